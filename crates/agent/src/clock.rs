@@ -19,7 +19,7 @@ impl Clock {
 }
 
 /// The time on this machine's calendar clock, since 1970.
-pub fn since_1970() -> Micros {
+pub(crate) fn since_1970() -> Micros {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(Micros::ZERO, Micros::from)
 }
 

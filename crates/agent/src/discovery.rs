@@ -34,7 +34,7 @@ impl Discovery {
         &self.host
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }

@@ -63,7 +63,6 @@ pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};
 pub use log_queue::LogQueue;
 pub use oversubscribed::Oversubscribed;
-pub use printable::printable;
 pub use shutdown::Shutdown;
 #[cfg(target_os = "linux")]
 pub use supervisor::{Supervisor, SupervisorError, Worker, limit_memory};

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::printable;
+use crate::printable::printable;
 
 /// Lines that wait to be written.
 const QUEUE_LENGTH: usize = 1024;

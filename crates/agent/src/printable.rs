@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// `text` with escapes instead of what is not printed: `\n`, `\u{1b}`.
-pub fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     match text.chars().all(is_printed) {
         true => Cow::Borrowed(text),
         false => {

@@ -73,12 +73,12 @@ impl Shutdown {
     }
 
     /// Whether nothing new is to begin.
-    pub fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
 
     /// Completes when it is requested to drain, or to stop.
-    pub fn draining(&self) -> WaitForCancellationFutureOwned {
+    pub(crate) fn draining(&self) -> WaitForCancellationFutureOwned {
         self.drain.clone().cancelled_owned()
     }
 
@@ -93,7 +93,7 @@ impl Shutdown {
     }
 
     /// Completes when the shutdown is requested.
-    pub fn requested(&self) -> WaitForCancellationFutureOwned {
+    pub(crate) fn requested(&self) -> WaitForCancellationFutureOwned {
         self.stop.clone().cancelled_owned()
     }
 

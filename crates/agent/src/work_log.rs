@@ -43,7 +43,7 @@ impl WorkLog {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn has_served(&self) -> io::Result<bool> {
+    pub(crate) fn has_served(&self) -> io::Result<bool> {
         Ok(!entries(self.file.as_deref())?.first().is_none_or(String::is_empty))
     }
 
@@ -51,7 +51,7 @@ impl WorkLog {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn under_way(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn under_way(&self) -> io::Result<Vec<String>> {
         let entries = entries(self.file.as_deref())?;
         let devices = entries.get(1..).unwrap_or_default().chunks(2);
         let busy = devices.filter_map(|device| match device {

@@ -8,7 +8,7 @@ use edgecut_values::{SeedError, seeded, seeded_within};
 ///
 /// # Errors
 /// If one has no content, such as one of unknown size.
-pub fn generated_inputs(graph: &Graph) -> Result<Vec<TensorData>, SeedError> {
+pub(crate) fn generated_inputs(graph: &Graph) -> Result<Vec<TensorData>, SeedError> {
     let ranges = index_ranges(graph);
     let content = |id: TensorId| {
         let tensor = graph.tensor(id);

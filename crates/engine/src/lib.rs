@@ -12,11 +12,11 @@
 //! | `cuda/` (feature `cuda`) | GPU engine: our own kernels, cuBLAS and cuDNN, loaded at run time |
 //! | [`GpuReport`], [`start_gpus`] | which GPUs the machine has, and why one cannot be used |
 //! | [`CpuClock`], [`timed`] | wall-clock and CPU time of a computation |
-//! | [`CountingAllocator`], [`AllocationMeter`] | allocated bytes of the process and of single computations |
+//! | [`CountingAllocator`], `AllocationMeter` | allocated bytes of the process and of single computations |
 //! | [`configure_heap`], [`cpu_quota`] | heap settings for inference; the CPU limit of a container |
 //! | `room` | whether there is memory for a graph |
 //! | [`energy`] | what tells the energy that a device consumes |
-//! | [`generated_inputs`] | contents for inputs that are not given |
+//! | `generated` | contents for inputs that are not given |
 //! | [`statistics`] | medians, quantiles and confidence intervals of samples |
 //!
 //! An engine receives a graph (a model, a stage, or a single operator) and executes exactly that. It does not know
@@ -49,14 +49,14 @@ pub mod statistics;
 mod step_tensors;
 mod tract;
 
-pub use allocator::{AllocationMeter, CountingAllocator, MeterGuard};
+pub(crate) use allocator::AllocationMeter;
+pub use allocator::CountingAllocator;
 pub use choice::{EngineChoice, EngineOptions};
 pub use clock::{CpuClock, timed};
 pub use dilated::{DilatedEngine, Dilation};
 pub use edgecut_graph::EngineId;
 pub use engine::{Engine, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
-pub use generated::generated_inputs;
 pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
 pub use heap::configure_heap;

@@ -142,7 +142,7 @@ pub const MODEL: &str = "def @main(%x: Tensor[(4, 8), float32], %w: Tensor[(8, 8
 }";
 
 /// Two servers, for plans of the model.
-pub const SERVERS: &str = "[[server]]\nname = \"a\"\naddress = \"h:1\"\n[[server]]\nname = \"b\"\naddress = \"h:2\"\n";
+const SERVERS: &str = "[[server]]\nname = \"a\"\naddress = \"h:1\"\n[[server]]\nname = \"b\"\naddress = \"h:2\"\n";
 
 static SUBJECT: LazyLock<Option<(Graph, Cluster)>> = LazyLock::new(|| {
     let graph = relay::import("model", MODEL.as_bytes(), &ImportOptions::default()).ok()?.graph;

@@ -44,7 +44,7 @@ impl Buffer {
     }
 
     /// Whether the lifetimes overlap.
-    pub fn overlaps(&self, other: &Buffer) -> bool {
+    pub(crate) fn overlaps(&self, other: &Buffer) -> bool {
         self.lower < other.upper && other.lower < self.upper && self.lower < self.upper && other.lower < other.upper
     }
 }

@@ -19,7 +19,7 @@
 //! | [`meta`] | meta-operators: patterns of operators that run as one |
 //! | [`program`], `lower` | operators with times and values with sizes; graphs as programs |
 //! | [`remat`] | schedules with less memory: reordering, rematerialisation, copies to the host |
-//! | [`schedule_buffers`] | the buffers of a schedule |
+//! | `schedule_buffers` | the buffers of a schedule |
 //! | [`model`] | schedules of a model as graphs that any engine runs, with segments computed in parts |
 //! | [`liveness`], [`trace`](mod@trace) | births, deaths and idle periods of tensors in a kernel trace |
 //! | [`tvm`] | the arena of TVM's memory planner, for comparison |
@@ -56,5 +56,4 @@ pub use lifetimes::{Lifetimes, lifetimes};
 pub use order_error::OrderError;
 pub use placement::Placement;
 pub use pool::{Pool, PoolPacking};
-pub use schedule_buffers::schedule_buffers;
 pub use storage_rules::StorageRules;

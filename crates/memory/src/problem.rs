@@ -121,7 +121,7 @@ impl MemoryProblem {
 
     /// The same with groups of operators contracted to one each, with what each needs inside; its time is that of its
     /// operators together.
-    pub fn contracted(&self, contracted: &ContractedGraph, inside: &[FusedFootprint]) -> MemoryProblem {
+    pub(crate) fn contracted(&self, contracted: &ContractedGraph, inside: &[FusedFootprint]) -> MemoryProblem {
         let members = || contracted.graph.operators().zip(&contracted.members);
         let name = |((id, operator), members): ((OperatorId, &Operator), &Vec<OperatorId>)| match members.as_slice() {
             [single] => self.names[single.0 as usize].clone(),

@@ -119,7 +119,7 @@ impl Program {
     }
 
     /// For each operator those that must precede it in every order.
-    pub fn predecessors(&self) -> Vec<SmallVec<[OperatorIndex; 4]>> {
+    pub(crate) fn predecessors(&self) -> Vec<SmallVec<[OperatorIndex; 4]>> {
         let mut readers: Vec<SmallVec<[OperatorIndex; 4]>> = vec![SmallVec::new(); self.values.len()];
         for (index, operator) in (0..).zip(&self.operators) {
             for &read in &operator.reads {

@@ -9,7 +9,7 @@ use edgecut_graph::units::Bytes;
 
 /// Buffers with lifetimes in steps of the schedule (half open): one per lifetime of a value, then one per workspace.
 /// Offsets are multiples of `align` bytes. A value that is copied to the host stays live until the copy ends.
-pub fn schedule_buffers(program: &Program, steps: &[ScheduleStep], align: u64) -> Vec<Buffer> {
+pub(crate) fn schedule_buffers(program: &Program, steps: &[ScheduleStep], align: u64) -> Vec<Buffer> {
     let mut allocator = BufferAllocator {
         program,
         align,

@@ -38,7 +38,7 @@ pub(crate) struct InterfaceOutput {
 
 impl Interface {
     /// The initial content of the input `name`, if it has one.
-    pub fn default_of(&self, name: &str) -> Option<&TensorData> {
+    pub(crate) fn default_of(&self, name: &str) -> Option<&TensorData> {
         self.defaults.get(name)
     }
 

@@ -48,7 +48,7 @@ impl UnknownDim {
     }
 
     /// A guessed size for each of `dims`; dimensions of one symbol have the same size.
-    pub fn guesses(dims: &[UnknownDim]) -> Vec<BindDim> {
+    pub(crate) fn guesses(dims: &[UnknownDim]) -> Vec<BindDim> {
         let mut seen = HashSet::new();
         let guessed = dims.iter().filter(|dim| dim.symbol.as_ref().is_none_or(|symbol| seen.insert(symbol)));
         guessed

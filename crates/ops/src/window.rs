@@ -43,7 +43,7 @@ impl Window {
     }
 
     /// The elements that the windows `range` cover of an axis of `n`, and how far they extend beyond its start and end.
-    pub fn under(&self, range: &Range<u64>, n: u64) -> (Range<u64>, u64, u64) {
+    pub(crate) fn under(&self, range: &Range<u64>, n: u64) -> (Range<u64>, u64, u64) {
         let start = range.start.saturating_mul(self.stride);
         let end = range.end.saturating_sub(1).saturating_mul(self.stride).saturating_add(self.extent());
         let (data, behind) = (self.before, self.before.saturating_add(n));

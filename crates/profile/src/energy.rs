@@ -25,7 +25,7 @@ impl Energy {
     }
 
     /// Whether the item, which takes `time`, draws no more power than the idle device.
-    pub fn is_idle(&self, time: Micros) -> bool {
+    pub(crate) fn is_idle(&self, time: Micros) -> bool {
         self.power_above_idle(time).0 <= NEGLIGIBLE * self.idle.0
     }
 }

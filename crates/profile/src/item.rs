@@ -48,7 +48,7 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
 /// `nn.batch_norm` counts as a broadcast: TVM's `SimplifyInference` rewrites it to a multiplication and an addition
 /// before fusion, so its registered class never applies. A composite operator is a broadcast if its decomposition
 /// has only elementwise and broadcast operators.
-pub fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
+pub(crate) fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
     let fixed = |tensor: &TensorId| graph.tensor(*tensor).ty.shape.fixed().is_some();
     let is_data_dependent = operator.operands().all(|t| fixed(&t)) && !operator.outputs.iter().all(fixed);
     if let Some(inner) = &operator.decomposition {

@@ -334,7 +334,7 @@ impl<'a> Module<'a> {
         self.expr_pool.shrink_to_fit();
     }
 
-    pub fn expr(&self, id: ExprId) -> Expr {
+    pub(crate) fn expr(&self, id: ExprId) -> Expr {
         self.exprs[id.index()]
     }
 
@@ -369,27 +369,27 @@ impl<'a> Module<'a> {
         }
     }
 
-    pub fn exprs_of(&self, list: List) -> &[ExprId] {
+    pub(crate) fn exprs_of(&self, list: List) -> &[ExprId] {
         &self.expr_pool[list.range()]
     }
 
-    pub fn types_of(&self, list: List) -> &[TypeId] {
+    pub(crate) fn types_of(&self, list: List) -> &[TypeId] {
         &self.type_pool[list.range()]
     }
 
-    pub fn vars_of(&self, list: List) -> &[VarId] {
+    pub(crate) fn vars_of(&self, list: List) -> &[VarId] {
         &self.var_pool[list.range()]
     }
 
-    pub fn names_of(&self, list: List) -> &[&'a str] {
+    pub(crate) fn names_of(&self, list: List) -> &[&'a str] {
         &self.name_pool[list.range()]
     }
 
-    pub fn attrs_of(&self, list: List) -> &[Attribute<'a>] {
+    pub(crate) fn attrs_of(&self, list: List) -> &[Attribute<'a>] {
         &self.attrs[list.range()]
     }
 
-    pub fn values_of(&self, list: List) -> &[AttrValue<'a>] {
+    pub(crate) fn values_of(&self, list: List) -> &[AttrValue<'a>] {
         &self.values[list.range()]
     }
 
@@ -397,7 +397,7 @@ impl<'a> Module<'a> {
         &self.dims[list.range()]
     }
 
-    pub fn patterns_of(&self, list: List) -> &[Pattern] {
+    pub(crate) fn patterns_of(&self, list: List) -> &[Pattern] {
         &self.patterns[list.range()]
     }
 

@@ -1,7 +1,7 @@
 //! Classes of operators by what dominates their time, which give charts their colours.
 
 /// The classes, in the order of the page's colours.
-pub const CLASSES: [&str; 7] =
+pub(crate) const CLASSES: [&str; 7] =
     ["convolution", "matrix product", "pooling", "normalisation", "element-wise", "data movement", "other"];
 
 /// Names, and beginnings of names (`*`), the most expensive class first: a fused group has the first class that one of
@@ -18,7 +18,7 @@ const NAMES: &[(usize, &str)] = &[
     (5, "layout_transform nn.pad tile repeat broadcast_to cast copy gather* nn.dropout"),
 ];
 
-/// The index in [`CLASSES`] of an operator or a fused group of this name: `nn.conv2d+nn.relu`,
+/// The index in `CLASSES` of an operator or a fused group of this name: `nn.conv2d+nn.relu`,
 /// `nn.conv2d[1of2]`, `strided_slice x[0..8]`.
 pub fn class(name: &str) -> usize {
     let parts: Vec<&str> = name.split('+').map(|part| part.split(['[', ' ']).next().unwrap_or(part)).collect();

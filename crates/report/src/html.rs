@@ -2,10 +2,11 @@
 
 /// Colours, as custom properties of both themes: those of Okabe and Ito, which are told apart with any colour vision.
 /// A page follows the system's theme unless its element `html` has `data-theme`.
-pub const THEME: &str = include_str!("theme.css");
+const THEME: &str = include_str!("theme.css");
 
 /// The colours of the light theme, for figures that stand alone: one for each class of operators, and one more.
-pub const PALETTE: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f96", "#f0e442"];
+pub(crate) const PALETTE: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f96", "#f0e442"];
 
 /// One HTML file that loads nothing.
 #[derive(Debug, Clone, Copy)]
@@ -34,12 +35,12 @@ impl Document<'_> {
 }
 
 /// Escapes text for HTML and SVG, between tags and in attributes.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// JSON that stands in a `script` element: no `<` can end it or begin a comment.
-pub fn script_json(json: &str) -> String {
+pub(crate) fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 

@@ -7,7 +7,7 @@
 //! | [`comparison`] | two profiles, plans or runs row by row, with the significance of what differs |
 //! | [`dot`] | a graph for Graphviz |
 //! | [`page`] | profiles, plans, fronts and runs as one HTML page |
-//! | [`html`] | what pages have in common: skeleton, colours, escaping |
+//! | `html` | what pages have in common: skeleton, colours, escaping |
 //! | [`class`] | classes of operators, which have the colours |
 //! | [`memory`] | memory layouts as SVG, HTML, PNG, text and Perfetto traces |
 //! | [`timeline`] | what ran when, as Chrome and Perfetto traces |
@@ -19,7 +19,7 @@
 pub mod class;
 pub mod comparison;
 pub mod dot;
-pub mod html;
+mod html;
 pub mod memory;
 pub mod modules;
 pub mod onnx_parts;

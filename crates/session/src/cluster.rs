@@ -47,7 +47,7 @@ pub fn bad_cluster(path: &Path, text: String, error: ClusterError) -> Error {
 /// Servers whose agents did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub struct UnreachableAgents(Vec<String>);
+pub(crate) struct UnreachableAgents(Vec<String>);
 
 impl UnreachableAgents {
     /// Checks that every agent of `fleet` answered.
@@ -64,7 +64,7 @@ impl UnreachableAgents {
 ///
 /// # Errors
 /// If an agent does not answer, or a server lacks the requested engine.
-pub async fn connect_all(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
+pub(crate) async fn connect_all(cluster: &Cluster, events: &Events) -> Result<Fleet, Error> {
     let fleet = connect(cluster, events).await?;
     UnreachableAgents::check(&fleet)?;
     check_engines(cluster, &fleet)?;
@@ -130,7 +130,7 @@ pub async fn links(
 ///
 /// # Errors
 /// If the file is not a table of links.
-pub fn link_table(path: &Path) -> Result<LinkTable, Error> {
+pub(crate) fn link_table(path: &Path) -> Result<LinkTable, Error> {
     LinkTable::load(path).map_err(|error| {
         let bytes = input_file::read(path, MAX_TABLE_BYTES).unwrap_or_default();
         kind::mismatch_error(path, &bytes, FileKind::Links, error)

@@ -85,7 +85,7 @@ impl fmt::Display for Message {
 impl Message {
     /// The same message with advice.
     #[must_use]
-    pub fn with_help(self, help: impl Into<String>) -> Message {
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Message {
         Message { help: Some(help.into()), ..self }
     }
 

@@ -162,7 +162,7 @@ const SIGNATURES: &[(&[u8], &str)] = &[
 const BEGINNING: usize = 4096;
 
 /// Like [`of`], for a file that should not be a model. Also detects Relay text.
-pub fn detect_any(bytes: &[u8]) -> Option<FileKind> {
+pub(crate) fn detect_any(bytes: &[u8]) -> Option<FileKind> {
     let is_relay = |text: &str| text.contains("def @main") || text.trim_start().starts_with("#[version");
     let relay = std::str::from_utf8(bytes).is_ok_and(is_relay);
     detect(bytes).or(relay.then_some(FileKind::Relay))
@@ -175,7 +175,7 @@ pub fn mismatch(bytes: &[u8], wanted: FileKind) -> Option<FileKind> {
 
 /// The error for `bytes`, the content of the file at `path`, which cannot be read as `wanted`. It names the kind of the
 /// file if that helps; otherwise it contains `error`.
-pub fn mismatch_error(path: &Path, bytes: &[u8], wanted: FileKind, error: impl fmt::Display) -> Error {
+pub(crate) fn mismatch_error(path: &Path, bytes: &[u8], wanted: FileKind, error: impl fmt::Display) -> Error {
     let name = path.display();
     Error::BadInput(Message::from(match mismatch(bytes, wanted) {
         Some(kind) => format!("{name}: not {}: {kind}", wanted.wanted()),
@@ -187,7 +187,7 @@ pub fn mismatch_error(path: &Path, bytes: &[u8], wanted: FileKind, error: impl f
 }
 
 /// The error for the file at `path`, which cannot be read as a plan.
-pub fn plan_error(path: &Path, bytes: &[u8], error: PlanFileError) -> Error {
+pub(crate) fn plan_error(path: &Path, bytes: &[u8], error: PlanFileError) -> Error {
     match error {
         PlanFileError::Version { .. }
         | PlanFileError::Inconsistent(_)
@@ -198,12 +198,12 @@ pub fn plan_error(path: &Path, bytes: &[u8], error: PlanFileError) -> Error {
 }
 
 /// Whether the file is a plan, of any version.
-pub fn is_plan(bytes: &[u8]) -> bool {
+pub(crate) fn is_plan(bytes: &[u8]) -> bool {
     matches!(Plan::from_json(bytes), Ok(_) | Err(PlanFileError::Version { .. } | PlanFileError::Several { .. }))
 }
 
 /// Whether a JSON object is a results file of `edgecut run --output`.
-pub fn is_file_of_results(bytes: &[u8]) -> bool {
+pub(crate) fn is_file_of_results(bytes: &[u8]) -> bool {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     value.get("version").is_some() && value.get("runs").is_some_and(serde_json::Value::is_array)
 }

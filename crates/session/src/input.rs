@@ -15,7 +15,7 @@ use crate::Error;
 /// Reads the file at `path`.
 ///
 /// # Errors
-/// If it cannot be read, or is larger than [`max_bytes`].
+/// If it cannot be read, or is larger than half of the machine's memory.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     input_file::read(path, max_bytes()).map_err(|error| Error::unreadable(path, &error))
 }
@@ -29,7 +29,7 @@ pub fn read_document(path: &Path) -> io::Result<String> {
 }
 
 /// Maximum size of a file: half of the machine's memory, because its content is also held in a second form.
-pub fn max_bytes() -> u64 {
+pub(crate) fn max_bytes() -> u64 {
     static MAX: LazyLock<u64> = LazyLock::new(|| match total_memory() {
         Bytes::ZERO => u64::MAX,
         memory => memory.0 / 2,
@@ -39,7 +39,7 @@ pub fn max_bytes() -> u64 {
 
 /// Resolves the path `named` in the plan at `plan`. It is relative to the working directory or, if no such file exists
 /// there, to the plan's folder.
-pub fn resolve(plan: &Path, named: &str) -> PathBuf {
+pub(crate) fn resolve(plan: &Path, named: &str) -> PathBuf {
     let (here, there) = (PathBuf::from(named), plan.parent().unwrap_or(Path::new("")).join(named));
     if !here.exists() && there.exists() { there } else { here }
 }

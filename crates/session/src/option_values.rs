@@ -64,18 +64,20 @@ impl Value {
 }
 
 /// A value with a text form: `"tuned"`, `"auto"`.
-pub fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+pub(crate) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
     Value::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// Like [`parsed`], but optional.
-pub fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     value.map(Value::parse).transpose().map_err(D::Error::custom)
 }
 
 /// Like [`parsed`], for one value or a list.
-pub fn list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(crate) fn list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let values = match Option::<OneOrMany>::deserialize(deserializer)? {
         None => Vec::new(),
         Some(OneOrMany::One(value)) => vec![value],
@@ -90,12 +92,12 @@ pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Micros, D::Err
 }
 
 /// Like [`time`], but optional.
-pub fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
+pub(crate) fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
     Option::<Value>::deserialize(deserializer)?.map(Value::time).transpose().map_err(D::Error::custom)
 }
 
 /// A time, or `None` for `"none"`.
-pub fn time_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
+pub(crate) fn time_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Micros>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Text(text) if text == "none" => Ok(None),
         value => value.time().map(Some).map_err(|error| D::Error::custom(format!("{error}, or `none`"))),
@@ -103,7 +105,7 @@ pub fn time_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 /// An optional size: bytes, or text with a unit such as `"512MiB"`.
-pub fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
+pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
     let size = |value| match value {
         Value::Unsigned(bytes) => Ok(Bytes(bytes)),
         Value::Number(number) => Err(format!("{number}: expected a whole number of bytes, or a text such as 512MiB")),

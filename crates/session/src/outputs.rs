@@ -42,7 +42,7 @@ pub fn write_outputs(path: &Path, outputs: &[TensorData]) -> Result<(), Error> {
 
 /// Computes the outputs on this machine's CPU, with the first of `engines` that is installed and supports the model,
 /// else with tract. If tract does not support the model, ONNX Runtime is tried.
-pub fn on_this_machine(
+pub(crate) fn on_this_machine(
     graph: &Graph,
     contents: &Contents<'_>,
     engines: &[EngineOptions],

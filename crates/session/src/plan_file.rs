@@ -13,7 +13,7 @@ use crate::{Error, ModelOptions, error::Message, file_kind as kind, input as fil
 ///
 /// # Errors
 /// If the file is not a plan, or has no plan with such sizes.
-pub fn select(path: &Path, text: &[u8], options: &ModelOptions) -> Result<PlanSet, Error> {
+pub(crate) fn select(path: &Path, text: &[u8], options: &ModelOptions) -> Result<PlanSet, Error> {
     let failure = |error| kind::plan_error(path, text, error);
     let plans = PlanSet::from_json(text).map_err(failure)?;
     let wanted = options.bindings()?;
@@ -28,7 +28,7 @@ pub fn select(path: &Path, text: &[u8], options: &ModelOptions) -> Result<PlanSe
 ///
 /// # Errors
 /// As of [`select`], and if there are several plans.
-pub fn select_one(path: &Path, text: &[u8], options: &ModelOptions) -> Result<Plan, Error> {
+pub(crate) fn select_one(path: &Path, text: &[u8], options: &ModelOptions) -> Result<Plan, Error> {
     let plans = select(path, text, options)?;
     let example = plans.plans().first().map_or(String::new(), |plan| UnknownDim::options_of(&plan.model.bind_dims));
     plans.only().map_err(|error| match error {
@@ -44,7 +44,7 @@ pub fn select_one(path: &Path, text: &[u8], options: &ModelOptions) -> Result<Pl
 ///
 /// # Errors
 /// If the file cannot be read or has no such plan.
-pub fn for_binding(path: &Path, binding: &Binding) -> Result<Plan, Error> {
+pub(crate) fn for_binding(path: &Path, binding: &Binding) -> Result<Plan, Error> {
     let text = file::read(path)?;
     let failure = |error| kind::plan_error(path, &text, error);
     let plans = PlanSet::from_json(&text).map_err(failure)?;

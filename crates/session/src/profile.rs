@@ -51,7 +51,7 @@ impl Default for ProfileOptions {
 }
 
 /// Default time to spend on each device.
-pub const DEFAULT_BUDGET: Micros = Micros(20e6);
+pub(crate) const DEFAULT_BUDGET: Micros = Micros(20e6);
 
 /// Default folder of profiles.
 pub const DEFAULT_FOLDER: &str = "profiles";

@@ -155,7 +155,7 @@ impl ProfiledModel {
     ///
     /// # Errors
     /// If the file does not exist, or is of another known kind.
-    pub fn of_dump(source: &Path) -> Result<Option<PathBuf>, Error> {
+    pub(crate) fn of_dump(source: &Path) -> Result<Option<PathBuf>, Error> {
         match times(&text(source)?) {
             Times::Dump => Ok(Some(source.to_path_buf())),
             Times::Trace => Ok(counterpart(source)),
@@ -189,7 +189,7 @@ impl ProfiledModel {
 }
 
 /// Whether the file at `path` is a graph dump: JSON, unlike Relay text, but not a plan.
-pub fn is_dump(path: &Path) -> bool {
+pub(crate) fn is_dump(path: &Path) -> bool {
     let is_dump = |text: String| is_json_object(text.as_bytes()) && !kind::is_plan(text.as_bytes());
     text(path).is_ok_and(is_dump)
 }

@@ -76,7 +76,7 @@ impl SiteOptions {
     ///
     /// # Errors
     /// As of [`SiteOptions::cluster`].
-    pub fn configured_cluster(&self, events: &Events) -> Result<Cluster, Error> {
+    pub(crate) fn configured_cluster(&self, events: &Events) -> Result<Cluster, Error> {
         let mut cluster = self.cluster(events)?;
         for server in &mut cluster.servers {
             server.engine = self.engine.or(server.engine);

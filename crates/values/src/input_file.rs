@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open`], or if it has more than `limit` bytes. Pipes do not tell.
-pub fn open_within(path: &Path, limit: u64) -> io::Result<File> {
+pub(crate) fn open_within(path: &Path, limit: u64) -> io::Result<File> {
     let file = open(path)?;
     let length = file.metadata()?.len();
     if length > limit { Err(too_large(Some(length), limit)) } else { Ok(file) }

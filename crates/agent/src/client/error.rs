@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use tonic::{Code, Status};
 
 use crate::{
-    printable,
+    printable::printable,
     protocol::{
         MemoryShortfall,
         error::{REFUSAL, SHORTFALL, root_cause},
@@ -45,7 +45,7 @@ pub enum AgentError {
 
 impl AgentError {
     /// The error for a failed gRPC call: the agent's refusal, or a lost connection.
-    pub fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
+    pub(crate) fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
         let agent = agent.clone();
         if status.metadata().contains_key(REFUSAL) {
             let message = printable(status.message()).into_owned();
@@ -64,7 +64,7 @@ impl AgentError {
     }
 
     /// The error for a failed call to an embedded agent.
-    pub fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
+    pub(crate) fn from_host(agent: SmolStr, error: &HostError) -> AgentError {
         let message = error.to_string();
         match error {
             error if error.is_of_memory() => AgentError::Memory { agent, message, shortfall: error.shortfall() },

@@ -96,7 +96,10 @@ pub async fn connect(peer: &Peer, identity: Option<&Identity>, expected: Expecte
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn server_certificate(peer: &Peer, identity: &Identity) -> Result<CertificateDer<'static>, ConnectError> {
+pub(crate) async fn server_certificate(
+    peer: &Peer,
+    identity: &Identity,
+) -> Result<CertificateDer<'static>, ConnectError> {
     let uri = format!("http://{}", peer.address).parse().map_err(|_| ConnectError::Address(peer.address.clone()))?;
     let connecting = secured(uri, peer, identity, Expected::Peer);
     let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;

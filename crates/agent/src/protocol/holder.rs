@@ -35,12 +35,12 @@ impl Holder {
     }
 
     /// Its role, in messages.
-    pub fn role_text(&self) -> String {
+    pub(crate) fn role_text(&self) -> String {
         self.role.map_or("no role".to_string(), |role| format!("the role of {role}"))
     }
 
     /// The certificate's serial number in hexadecimal.
-    pub fn serial_text(&self) -> String {
+    pub(crate) fn serial_text(&self) -> String {
         self.serial.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -54,7 +54,7 @@ impl Holder {
     }
 
     /// The BLAKE3 hash of its certificate.
-    pub fn digest(&self) -> [u8; 32] {
+    pub(crate) fn digest(&self) -> [u8; 32] {
         *blake3::hash(&self.certificate).as_bytes()
     }
 }

@@ -65,7 +65,7 @@ impl ProfileTask {
     ///
     /// # Errors
     /// If it cannot be written as JSON.
-    pub fn into_wire(
+    pub(crate) fn into_wire(
         mut self,
         mut contents: NamedTensors,
         transport: ConstantTransport,
@@ -108,12 +108,12 @@ impl TaskReader {
     }
 
     /// The numbers of the constants that the client waits to be asked for, once.
-    pub fn take_wanted(&mut self) -> Option<Vec<u32>> {
+    pub(crate) fn take_wanted(&mut self) -> Option<Vec<u32>> {
         self.wanted.take()
     }
 
     /// Bytes of the document so far, which is parsed with its last chunk.
-    pub fn buffered(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.document.buffered()
     }
 
@@ -172,7 +172,7 @@ impl ProfileEvent {
     ///
     /// # Errors
     /// If a cost has a number that is negative or not finite.
-    pub fn from_wire(from: wire::ProfileEvent) -> Result<Option<ProfileEvent>, MessageError> {
+    pub(crate) fn from_wire(from: wire::ProfileEvent) -> Result<Option<ProfileEvent>, MessageError> {
         let Some(event) = from.event else { return Ok(None) };
         Ok(Some(match event {
             profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.try_into()?),

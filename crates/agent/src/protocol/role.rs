@@ -15,7 +15,7 @@ impl Role {
     const ALL: [Role; 2] = [Role::Operator, Role::Agent];
 
     /// The organization in the subject of certificates with this role.
-    pub const fn organization(self) -> &'static str {
+    pub(crate) const fn organization(self) -> &'static str {
         match self {
             Role::Operator => "edgecut:operator",
             Role::Agent => "edgecut:agent",
@@ -23,7 +23,7 @@ impl Role {
     }
 
     /// The role that an organization stands for.
-    pub fn of_organization(organization: &str) -> Option<Role> {
+    pub(crate) fn of_organization(organization: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.organization() == organization)
     }
 }

@@ -101,7 +101,10 @@ impl RunCommand {
     ///
     /// # Errors
     /// If the setup cannot be written as JSON.
-    pub fn into_wire(self, transport: ConstantTransport) -> Result<Messages<wire::RunRequest>, serde_json::Error> {
+    pub(crate) fn into_wire(
+        self,
+        transport: ConstantTransport,
+    ) -> Result<Messages<wire::RunRequest>, serde_json::Error> {
         use run_request::Request;
         let one = |request| wire::RunRequest { request: Some(request) };
         let constant: fn(wire::TensorChunk) -> wire::RunRequest =
@@ -160,12 +163,12 @@ impl CommandReader {
     }
 
     /// Bytes of the document so far, which is parsed with its last chunk.
-    pub fn buffered(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.document.buffered()
     }
 
     /// The numbers of the constants that the client waits to be asked for, once.
-    pub fn take_wanted(&mut self) -> Option<Vec<u32>> {
+    pub(crate) fn take_wanted(&mut self) -> Option<Vec<u32>> {
         self.wanted.take()
     }
 
@@ -225,7 +228,7 @@ impl CommandReader {
 
 impl RunEvent {
     /// The messages of the event.
-    pub fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
+    pub(crate) fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
         let event = match self {
             RunEvent::Queued(Queued { device, user, ahead }) => {
                 run_event::Event::Queued(wire::Queued { device: device.to_string(), user, ahead })

@@ -91,12 +91,12 @@ impl Identity {
     }
 
     /// For connections to agents with a certificate of the authority that is not revoked, and to no others.
-    pub fn connector(&self) -> TlsConnector {
+    pub(crate) fn connector(&self) -> TlsConnector {
         self.current().connector.clone()
     }
 
     /// For accepting clients with a certificate of the authority that is not revoked, and no others.
-    pub fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.current().acceptor.clone()
     }
 
@@ -106,7 +106,7 @@ impl Identity {
     }
 
     /// Whether the certificate with this serial number is revoked.
-    pub fn is_revoked(&self, serial: &[u8]) -> bool {
+    pub(crate) fn is_revoked(&self, serial: &[u8]) -> bool {
         self.current().revoked.contains(serial)
     }
 

@@ -190,7 +190,7 @@ impl Partition {
 
     /// The largest tensor that exists while the partition is loaded, by name: a parameter is generated whole, also where
     /// only slices of it are kept, and what depends on parameters alone is computed.
-    pub fn largest_loaded(&self) -> Option<(SmolStr, Bytes)> {
+    pub(crate) fn largest_loaded(&self) -> Option<(SmolStr, Bytes)> {
         let graphs = self.stages.iter().map(|stage| &stage.graph);
         let sized = graphs.flat_map(|graph| {
             let constant = constant_operators(graph);
@@ -203,7 +203,7 @@ impl Partition {
     }
 
     /// Lower bound on the memory that a run needs beyond the parameters: the largest operand or result, also within a stage.
-    pub fn min_activations(&self) -> Bytes {
+    pub(crate) fn min_activations(&self) -> Bytes {
         let largest = |graph: &Graph| {
             // What depends on parameters alone is computed while they are loaded, and counts as one of them.
             let constant = constant_operators(graph);
@@ -237,13 +237,13 @@ impl Setup {
     }
 
     /// Drops the stages' graphs, whose constants take memory, once they are loaded.
-    pub fn without_graphs(mut self) -> Setup {
+    pub(crate) fn without_graphs(mut self) -> Setup {
         self.graphs_mut().for_each(|graph| *graph = Graph::new());
         self
     }
 
     /// The size of the tensors that `partition` gets from elsewhere, or gives to others.
-    pub fn exchanged(&self, partition: &Partition) -> Bytes {
+    pub(crate) fn exchanged(&self, partition: &Partition) -> Bytes {
         let operands =
             |of: &Partition| of.stages.iter().flat_map(|stage| stage.operands.clone()).collect::<BTreeSet<_>>();
         let results: BTreeSet<ValueId> = partition.stages.iter().flat_map(|stage| stage.results.clone()).collect();
@@ -260,7 +260,7 @@ impl Setup {
     }
 
     /// The type of the source's value `index`.
-    pub fn source_type(&self, index: u32) -> Option<&TensorType> {
+    pub(crate) fn source_type(&self, index: u32) -> Option<&TensorType> {
         let value = self.source.as_ref()?.values.get(index as usize)?;
         Some(&self.value(*value)?.ty)
     }

@@ -2,7 +2,9 @@
 
 use super::{inference_trace, peer};
 use crate as cluster;
-use crate::{CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink, printable};
+use crate::{
+    CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, HostLink, printable::printable,
+};
 use edgecut_graph::{
     EngineId,
     units::{Bytes, Micros, Rate},

@@ -23,7 +23,7 @@ pub enum DlmoViolation {
 
 /// Peak and time of a valid schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DlmoCost {
+pub(crate) struct DlmoCost {
     pub peak: Bytes,
     pub time: Micros,
 }
@@ -35,7 +35,7 @@ type Key = (String, Vec<u64>, Vec<u64>, String);
 ///
 /// # Errors
 /// With the first violation.
-pub fn records(pattern: &Pattern, schedule: &Pattern) -> Result<DlmoCost, DlmoViolation> {
+pub(crate) fn records(pattern: &Pattern, schedule: &Pattern) -> Result<DlmoCost, DlmoViolation> {
     let known: HashMap<Key, &Record> = pattern.code.iter().map(|record| (key(record), record)).collect();
     let mut numbers = Numbers::new();
     let sizes: HashMap<u64, u64> = pattern.data.iter().map(|d| (d.id, d.size)).collect();

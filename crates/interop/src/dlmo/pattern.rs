@@ -97,7 +97,7 @@ impl Pattern {
     }
 
     /// The same pattern with other code.
-    pub fn with_code(&self, code: Vec<Record>) -> Pattern {
+    pub(crate) fn with_code(&self, code: Vec<Record>) -> Pattern {
         Pattern { code, data: self.data.clone(), outputs: self.outputs.clone(), rest: self.rest.clone() }
     }
 

@@ -8,16 +8,16 @@
 //! | module | what it does |
 //! |---|---|
 //! | here | the file |
-//! | [`program`] | operators as a [`Program`](edgecut_memory::program::Program), steps as operators |
-//! | [`split`] | which operators can run on parts of the batch, and what a part costs |
+//! | `program` | operators as a [`Program`](edgecut_memory::program::Program), steps as operators |
+//! | `split` | which operators can run on parts of the batch, and what a part costs |
 //! | [`search`] | schedules of the whole and of parts, and the best of them |
-//! | [`simulate`] | latency and peak of any such file |
+//! | `simulate` | latency and peak of any such file |
 
 pub mod check;
-pub mod program;
+mod program;
 pub mod search;
-pub mod simulate;
-pub mod split;
+pub(crate) mod simulate;
+mod split;
 
 use std::collections::HashMap;
 
@@ -158,7 +158,7 @@ impl Op {
         ExportError::Op { op: self.id, tag: self.tag.clone(), what }
     }
 
-    pub fn is_placeholder(&self) -> bool {
+    pub(crate) fn is_placeholder(&self) -> bool {
         self.tag == "placeholder"
     }
 

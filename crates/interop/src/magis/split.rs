@@ -105,7 +105,7 @@ impl Region {
     }
 
     /// The whole schedule around one part's.
-    pub fn around(&self, part: Vec<Op>, parts: u64, latency_ms: f64, fresh: &mut u64) -> Vec<Op> {
+    pub(crate) fn around(&self, part: Vec<Op>, parts: u64, latency_ms: f64, fresh: &mut u64) -> Vec<Op> {
         let outputs = self.outputs();
         let arguments: Vec<u64> = self.arguments().into_iter().map(|a| a.0).collect();
         let Some(template) = self.inside.first() else { return self.before.clone() };

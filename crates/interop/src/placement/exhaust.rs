@@ -7,7 +7,7 @@ const MOST: usize = 60_000;
 
 /// Shows `visit` every assignment of bundles to accelerators and `cpus` CPUs, up to renaming equal devices.
 /// False, and nothing is shown, if there are too many.
-pub fn assignments(problem: &Bundles, cpus: usize, mut visit: impl FnMut(&[usize])) -> bool {
+pub(crate) fn assignments(problem: &Bundles, cpus: usize, mut visit: impl FnMut(&[usize])) -> bool {
     let (count, devices) = (problem.bundles.len(), problem.accelerators + cpus);
     let all = u32::try_from(count).ok().and_then(|count| devices.checked_pow(count));
     if all.is_none_or(|all| all > MOST) {

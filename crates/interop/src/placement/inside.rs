@@ -50,12 +50,12 @@ impl Inside {
     }
 
     /// The last place that an operator is at or needs.
-    pub fn needs(&self, operator: usize) -> Option<usize> {
+    pub(crate) fn needs(&self, operator: usize) -> Option<usize> {
         self.after[operator].checked_sub(1)
     }
 
     /// The first place that an operator is at or that needs it; beyond the path if there is none.
-    pub fn needed_at(&self, operator: usize) -> usize {
+    pub(crate) fn needed_at(&self, operator: usize) -> usize {
         self.before[operator]
     }
 

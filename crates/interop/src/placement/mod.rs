@@ -9,30 +9,30 @@
 //! | [`file`] | the JSON format |
 //! | [`load`] | throughput: the load of every device, updated incrementally |
 //! | [`latency_evaluator`] | latency: the time at which one sample is finished |
-//! | [`order`], [`segment`] | linear orders, and the load of each contiguous segment of one |
+//! | `order`, `segment` | linear orders, and the load of each contiguous segment of one |
 //! | [`throughput`] | searches for the minimum largest load |
 //! | [`latency`] | searches for the minimum latency |
-//! | [`exhaust`] | enumeration of all assignments of small workloads |
+//! | `exhaust` | enumeration of all assignments of small workloads |
 //! | [`bound`] | lower bounds on both objectives |
-//! | [`cut`] | throughput bound by minimum cuts |
-//! | [`path`], [`border`], [`inside`] | latency bound by paths, with block boundaries and block interiors |
+//! | `cut` | throughput bound by minimum cuts |
+//! | `path`, `border`, `inside` | latency bound by paths, with block boundaries and block interiors |
 //! | [`check`] | independent checker: shares no code with the searches |
 
-pub mod border;
+mod border;
 pub mod bound;
 pub mod check;
-pub mod cut;
-pub mod exhaust;
+mod cut;
+mod exhaust;
 mod feasibility;
 pub mod file;
-pub mod inside;
+mod inside;
 pub mod latency;
 pub mod latency_evaluator;
 pub mod load;
 mod options;
-pub mod order;
-pub mod path;
-pub mod segment;
+mod order;
+mod path;
+mod segment;
 pub mod solve;
 pub mod throughput;
 

@@ -55,7 +55,7 @@ impl Segments {
     }
 
     /// Of the segment `start..end`, with its transfers; infinite where it does not fit.
-    pub fn accelerator(&self, start: usize, end: usize) -> f64 {
+    pub(crate) fn accelerator(&self, start: usize, end: usize) -> f64 {
         self.accelerator[start * self.count + end - 1]
     }
 

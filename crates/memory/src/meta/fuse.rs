@@ -35,7 +35,7 @@ pub struct FuseError {
 ///
 /// # Errors
 /// If a pattern has too many alternatives to enumerate.
-pub fn fuse(graph: &Graph, library: &Library) -> Result<Fused, FuseError> {
+pub(crate) fn fuse(graph: &Graph, library: &Library) -> Result<Fused, FuseError> {
     let mut fused = Fused { contracted: ContractedGraph::whole(graph), uses: Vec::new() };
     for pattern in library.patterns() {
         let now = &fused.contracted.graph;

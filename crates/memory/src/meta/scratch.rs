@@ -11,7 +11,7 @@ const EFFORT: u64 = 100_000;
 
 /// The memory behaviour of a meta-operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FusedFootprint {
+pub(crate) struct FusedFootprint {
     /// The arena of its inner tensors and workspaces.
     pub scratch: Bytes,
     pub alias: Alias,
@@ -24,7 +24,7 @@ pub struct FusedFootprint {
 ///
 /// # Errors
 /// If a size is unknown.
-pub fn fused_footprint(
+pub(crate) fn fused_footprint(
     graph: &Graph,
     members: &[OperatorId],
     rules: &StorageRules<'_>,

@@ -8,7 +8,8 @@ use crate::{
     check::{self, PackingViolation},
     pack,
     remat::ScheduleStep,
-    schedule_buffers, tvm,
+    schedule_buffers::schedule_buffers,
+    tvm,
 };
 
 /// Why a schedule has no arena.

@@ -45,7 +45,7 @@ impl ScheduleFront {
     }
 
     /// The schedule of minimum peak that takes at most this time. Monotone: more time never gives a higher peak.
-    pub fn within_time(&self, time: Micros) -> Option<Schedule<'_>> {
+    fn within_time(&self, time: Micros) -> Option<Schedule<'_>> {
         self.front().into_iter().find(|schedule| schedule.time <= time)
     }
 

@@ -34,12 +34,6 @@ const EXTERNAL: i32 = 1;
 const IN_MEMORY: &str = "in-memory";
 
 impl Exported {
-    /// Bytes of the weights.
-    pub fn weight_bytes(&self) -> u64 {
-        let tensors = self.model.graph.iter().flat_map(|graph| &graph.initializer);
-        tensors.map(|tensor| tensor.raw_data.as_ref().map_or(0, |data| data.len() as u64)).sum()
-    }
-
     /// Whether the model with its weights inside is too large for a protocol buffer.
     pub fn needs_external_data(&self) -> bool {
         self.model.encoded_len() as u64 > MOST_BYTES

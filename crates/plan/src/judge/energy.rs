@@ -12,20 +12,20 @@ use crate::problem::{Cost, Objective, Problem};
 
 impl Cost {
     /// What a task of this cost consumes above what the idle device draws meanwhile.
-    pub fn energy_above_idle(&self) -> Joules {
+    pub(crate) fn energy_above_idle(&self) -> Joules {
         self.power.during(self.time)
     }
 }
 
 impl Problem {
     /// The sum of the idle power of all devices; zero for those whose power is not known.
-    pub fn idle_power(&self) -> Watts {
+    pub(crate) fn idle_power(&self) -> Watts {
         self.devices.iter().filter_map(|device| device.idle).sum()
     }
 
     /// Whether the energy of a run is known: the power of every device is, or energy is the objective, and no group can run on
     /// the other devices.
-    pub fn knows_energy(&self) -> bool {
+    pub(crate) fn knows_energy(&self) -> bool {
         self.objective == Objective::Energy || self.devices.iter().all(|device| device.idle.is_some())
     }
 }

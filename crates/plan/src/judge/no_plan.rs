@@ -75,7 +75,7 @@ pub enum Shortage {
 
 impl NoPlan {
     /// That no plan meets limits and targets, for these reasons.
-    pub fn proved(shortages: Vec<Shortage>) -> NoPlan {
+    pub(crate) fn proved(shortages: Vec<Shortage>) -> NoPlan {
         NoPlan::Targets { proven: true, shortages, nearest: None }
     }
 

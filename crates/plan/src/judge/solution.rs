@@ -104,7 +104,7 @@ impl Solution {
     ///
     /// # Errors
     /// If what is held does not fit in 63 bits.
-    pub fn sustained(&self, problem: &Problem) -> Result<(u32, Micros), ProblemError> {
+    pub(crate) fn sustained(&self, problem: &Problem) -> Result<(u32, Micros), ProblemError> {
         let mut stream = self.clone();
         if stream.in_flight.is_none() {
             stream.fill(problem)?;

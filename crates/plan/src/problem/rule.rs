@@ -134,7 +134,7 @@ impl Rule {
         }
     }
 
-    pub fn applies_to(&self, group: &GroupNames) -> bool {
+    pub(crate) fn applies_to(&self, group: &GroupNames) -> bool {
         group.is_called(&self.groups)
     }
 

@@ -31,7 +31,7 @@ impl Deadline {
     }
 
     /// The same, and no later than `stop`.
-    pub fn or_stop(limit: Option<Duration>, stop: Stop) -> Deadline {
+    pub(crate) fn or_stop(limit: Option<Duration>, stop: Stop) -> Deadline {
         let limit = limit.into_iter().chain(stop.remaining()).min();
         Deadline { start: Instant::now(), limit, stop }
     }

@@ -124,7 +124,7 @@ impl<'a> FastEvaluator<'a> {
     }
 
     /// Whether the score may depend on memory, not on times alone.
-    pub fn depends_on_memory(&self) -> bool {
+    pub(crate) fn depends_on_memory(&self) -> bool {
         self.depends_on_memory
     }
 

@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether a score is better than that of the incumbent.
-    pub fn improves(&self, score: &Score) -> bool {
+    pub(crate) fn improves(&self, score: &Score) -> bool {
         self.best.as_ref().is_none_or(|(best, _)| score.better(best))
     }
 
@@ -101,7 +101,8 @@ impl<'a> Session<'a> {
     }
 
     /// Takes a lower bound on the objective, if it is stronger than the known one.
-    pub fn prove(&mut self, value: f64, by: &'static str) {
+    #[cfg(feature = "exact")]
+    pub(crate) fn prove(&mut self, value: f64, by: &'static str) {
         if value > self.bound.value {
             self.bound = LowerBound { value, by };
         }
@@ -121,7 +122,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the score may depend on memory.
-    pub fn depends_on_memory(&self) -> bool {
+    pub(crate) fn depends_on_memory(&self) -> bool {
         self.evaluator.depends_on_memory()
     }
 

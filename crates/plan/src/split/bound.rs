@@ -46,7 +46,7 @@ pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> 
 }
 
 /// Whether groups may be computed in parts, so that the bounds of a placement problem do not hold for `request`.
-pub fn is_relaxed(request: &PlanRequest<'_>) -> bool {
+pub(crate) fn is_relaxed(request: &PlanRequest<'_>) -> bool {
     may_split(request) || request.may_schedule()
 }
 

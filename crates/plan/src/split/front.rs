@@ -157,7 +157,7 @@ pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
 
 /// What [`alternatives`] finds.
 #[derive(Debug, Default)]
-pub struct Alternatives {
+pub(crate) struct Alternatives {
     pub candidates: Vec<Candidate>,
     /// Placements that were evaluated.
     pub evaluations: u64,
@@ -172,7 +172,7 @@ pub struct Alternatives {
 ///
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
-pub fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
+pub(crate) fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
     let alike = request.has_equal_limits();
     if alike && request.network.devices.first().is_none_or(|device| device.memory.is_none()) {
         let candidate = nearest(request, None)?;
@@ -212,7 +212,7 @@ pub fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
 }
 
 /// The best of `candidates`, of equal ones the first: see [`Candidate::rank`].
-pub fn nearest_of(objective: Objective, candidates: impl IntoIterator<Item = Candidate>) -> Option<Candidate> {
+pub(crate) fn nearest_of(objective: Objective, candidates: impl IntoIterator<Item = Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| candidate.rank(objective))
 }
 

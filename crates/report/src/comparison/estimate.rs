@@ -40,14 +40,14 @@ impl Estimate {
 
     /// The sum with the same measurement, or one of the same error.
     #[must_use]
-    pub fn plus_same(self, other: Estimate) -> Estimate {
+    pub(crate) fn plus_same(self, other: Estimate) -> Estimate {
         let errors = self.standard_error.zip(other.standard_error);
         Estimate { value: self.value + other.value, standard_error: errors.map(|(a, b)| a + b) }
     }
 
     /// The sum with another measurement, whose error is independent.
     #[must_use]
-    pub fn plus(self, other: Estimate) -> Estimate {
+    pub(crate) fn plus(self, other: Estimate) -> Estimate {
         let errors = self.standard_error.zip(other.standard_error);
         Estimate { value: self.value + other.value, standard_error: errors.map(|(a, b)| joint_error(a, b)) }
     }

@@ -26,7 +26,7 @@ const LINE: f64 = 14.0;
 const MAX_EXTRA_DECADES: f64 = 4.0;
 
 /// Bytes by kernel: all live tensors, and those that kernels use (maximum over eight kernels).
-pub fn consumption(trace: &Trace) -> String {
+pub(crate) fn consumption(trace: &Trace) -> String {
     let memory = trace.memory();
     let most = memory.iter().map(|m| m.total.0).max().unwrap_or(0) as f64;
     let plot = Plot::new(1100.0, 260.0, (0.0, memory.len().max(1) as f64), (0.0, most.max(1.0) * 1.05));
@@ -50,7 +50,7 @@ pub fn consumption(trace: &Trace) -> String {
 }
 
 /// The distribution of idle periods: the share that is no longer than a time.
-pub fn idle_times(trace: &Trace) -> String {
+pub(crate) fn idle_times(trace: &Trace) -> String {
     let mut times: Vec<f64> = idle(trace).into_iter().map(|(_, time)| time.log10()).collect();
     times.sort_by(f64::total_cmp);
     let (low, high) = decade_range(&times);
@@ -70,7 +70,7 @@ pub fn idle_times(trace: &Trace) -> String {
 }
 
 /// Size over idle time, both logarithmic. Tensors to the right of a link's line can be offloaded over it without delay.
-pub fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
+pub(crate) fn sizes(trace: &Trace, links: &[OffloadLink]) -> String {
     let idle = idle(trace);
     let logs: Vec<(f64, f64)> = idle.iter().map(|(bytes, time)| (time.log10(), bytes.log10())).collect();
     let (first, last) = decade_range(&logs.iter().map(|p| p.0).collect::<Vec<_>>());

@@ -108,7 +108,7 @@ fn key(layout: &Layout) -> String {
 }
 
 /// A standalone figure: `svg` with its style embedded.
-pub fn standalone(svg: &str) -> String {
+pub(crate) fn standalone(svg: &str) -> String {
     let colours = classes(|class| PALETTE[class % PALETTE.len()].to_string());
     svg.replacen("</title>", &format!("</title><style>{STYLE}{colours}</style>"), 1)
 }

@@ -28,7 +28,7 @@ pub enum PngError {
 ///
 /// # Errors
 /// If the text is not valid SVG or the image is too large.
-pub fn png(svg: &str) -> Result<Vec<u8>, PngError> {
+pub(crate) fn png(svg: &str) -> Result<Vec<u8>, PngError> {
     let mut fonts = Database::new();
     fonts.load_system_fonts();
     // resvg maps the generic family to Arial, which is not installed everywhere.

@@ -31,12 +31,12 @@ impl Dictionary {
 }
 
 /// A time in microseconds, to the nanosecond.
-pub fn nanoseconds(time: f64) -> f64 {
+pub(crate) fn nanoseconds(time: f64) -> f64 {
     (time * 1e3).round() / 1e3
 }
 
 /// A quantity to five significant digits.
-pub fn five_digits(value: f64) -> f64 {
+pub(crate) fn five_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }

@@ -3,31 +3,31 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cluster`] | devices and links |
-//! | [`plan_view`] | a plan: groups, transfers, devices, bound, targets |
-//! | [`causes`] | what groups and transfers wait for, and the critical chain |
-//! | [`memory_curve`], `account` | memory of each device over time |
-//! | [`run_view`] | measured times next to predicted ones, and how far they are apart |
-//! | [`comparison_view`] | the first of several profiles, plans or runs with each of the others |
-//! | [`operators`] | profiles as tables, and the highest rates reached |
+//! | `cluster` | devices and links |
+//! | `plan_view` | a plan: groups, transfers, devices, bound, targets |
+//! | `causes` | what groups and transfers wait for, and the critical chain |
+//! | `memory_curve`, `account` | memory of each device over time |
+//! | `run_view` | measured times next to predicted ones, and how far they are apart |
+//! | `comparison_view` | the first of several profiles, plans or runs with each of the others |
+//! | `operators` | profiles as tables, and the highest rates reached |
 //! | `device_order` | the order of devices, as in plans |
-//! | [`columns`] | compact numbers and names |
+//! | `columns` | compact numbers and names |
 //! | [`document`] | the HTML file |
 //!
 //! The script and the style are built from the folder `page` of this crate (CONTRIBUTING.md, "The report page") and
 //! kept there, so that building edgecut needs no npm.
 
 pub(crate) mod account;
-pub mod causes;
-pub mod cluster;
-pub mod columns;
-pub mod comparison_view;
+mod causes;
+mod cluster;
+mod columns;
+mod comparison_view;
 mod device_order;
 pub mod document;
-pub mod memory_curve;
-pub mod operators;
-pub mod plan_view;
-pub mod run_view;
+pub(crate) mod memory_curve;
+mod operators;
+mod plan_view;
+mod run_view;
 #[cfg(test)]
 mod testing;
 

@@ -66,7 +66,7 @@ pub struct Roof {
 }
 
 /// Shorter times are of views and other operators that do nothing; rates from them mean nothing.
-pub const LEAST_TIME_US: f64 = 1.0;
+pub(crate) const LEAST_TIME_US: f64 = 1.0;
 
 /// What makes rows of several devices one item.
 type ItemKey<'a> = (usize, &'a str, &'a str, &'a str);
@@ -82,7 +82,7 @@ struct Condition {
 pub type NamedRows<'a> = (&'a str, &'a [ProfileRow]);
 
 /// One table for each subject and granularity that it has; of several rows for the same item on one device the last counts.
-pub fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<OperatorTable> {
+pub(crate) fn tables(subjects: &[NamedRows<'_>], words: &mut Dictionary) -> Vec<OperatorTable> {
     let rows = subjects.iter().flat_map(|(_, rows)| rows.iter());
     let conditions: BTreeSet<Condition> = rows.map(Condition::of).collect();
     let mut tables = Vec::new();
@@ -136,7 +136,7 @@ pub fn profiled(plan: &Plan, tables: &[OperatorTable], words: &Dictionary) -> Ve
 }
 
 /// The first digits of the hash of the model, from the name of a folder of profiles or of a file in it: `NAME-HASH8`.
-pub fn model_hash(subject: &str) -> Option<&str> {
+pub(crate) fn model_hash(subject: &str) -> Option<&str> {
     let is_hash = |text: &&str| text.len() == 8 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let mut names = Path::new(subject).iter().rev().take(2);
     names.find_map(|name| name.to_str()?.rsplit_once('-').map(|(_, hash)| hash).filter(is_hash))

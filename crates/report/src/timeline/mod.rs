@@ -2,12 +2,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`chrome`] | the trace event format: JSON, for Perfetto and `chrome://tracing` |
+//! | `chrome` | the trace event format: JSON, for Perfetto and `chrome://tracing` |
 //! | [`perfetto`] | Perfetto's TrackEvent: protobuf |
 //! | [`run`] | a plan and its run, predicted and measured |
 //! | [`memory`] | a memory layout over the operators |
 
-pub mod chrome;
+pub(crate) mod chrome;
 pub mod memory;
 pub mod perfetto;
 pub mod run;

@@ -46,7 +46,7 @@ const MODEL: &str = "calibration";
 const PROFILE_BUDGET: Micros = Micros(10e6);
 
 /// What is calibrated.
-pub struct CalibrationRequest<'a> {
+pub(crate) struct CalibrationRequest<'a> {
     pub fleet: &'a Fleet,
     pub cluster: &'a Cluster,
     /// With the links.
@@ -58,7 +58,7 @@ pub struct CalibrationRequest<'a> {
 
 /// Why devices could not be calibrated.
 #[derive(Debug, thiserror::Error)]
-pub enum CalibrationError {
+pub(crate) enum CalibrationError {
     #[error(transparent)]
     Survey(#[from] SurveyError),
     #[error(transparent)]
@@ -85,7 +85,7 @@ struct Seen {
 ///
 /// # Errors
 /// If an agent fails, a device cannot compute the model, or no calibration can be fitted to its times.
-pub async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
+pub(crate) async fn calibrate(request: &CalibrationRequest<'_>) -> Result<Vec<CalibrationRow>, CalibrationError> {
     let CalibrationModel { graph, sides } = CalibrationModel::new();
     let model = ModelGroups::of(&graph, Granularity::Op);
     let model_hash = blake3::hash(format!("{sides:?} {:?}", model.names).as_bytes()).to_hex();

@@ -12,5 +12,5 @@ mod model;
 mod steps;
 mod table;
 
-pub use calibrate::{CalibrationError, CalibrationRequest, calibrate};
+pub(crate) use calibrate::{CalibrationRequest, calibrate};
 pub use table::{CalibrationTable, CalibrationTableError, Stale};

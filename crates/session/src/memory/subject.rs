@@ -30,7 +30,7 @@ use crate::{
 /// Default alignment of offsets.
 const ALIGN: u64 = 64;
 /// Maximum alignment of offsets.
-pub const MAX_ALIGN: u64 = 1 << 32;
+const MAX_ALIGN: u64 = 1 << 32;
 
 /// A network of bare tensors, in messages.
 pub(super) const NETWORK: &str = "a network of bare tensors";

@@ -50,7 +50,7 @@ impl<'a> Contents<'a> {
 
     /// The same contents, with generated indices and lengths that are valid in `whole`, the model that the graph was
     /// made from.
-    pub fn within_ranges_of(mut self, whole: &Graph) -> Contents<'a> {
+    pub(crate) fn within_ranges_of(mut self, whole: &Graph) -> Contents<'a> {
         let ranges = index_ranges(whole).into_iter();
         self.ranges = ranges.map(|(id, range)| (whole.tensor(id).name.clone(), range)).collect();
         self
@@ -62,7 +62,7 @@ impl<'a> Contents<'a> {
     }
 
     /// The content of a tensor of this graph, or of the tensor of the same name in an equivalent graph.
-    pub fn of_tensor(&self, tensor: &Tensor) -> Result<TensorData, EngineError> {
+    pub(crate) fn of_tensor(&self, tensor: &Tensor) -> Result<TensorData, EngineError> {
         let name = tensor.name.as_str();
         if let Origin::Constant(data) = &tensor.origin {
             return Ok(data.clone());
@@ -105,7 +105,7 @@ impl<'a> Contents<'a> {
 ///
 /// # Errors
 /// If it does not fit.
-pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError> {
+pub(crate) fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError> {
     match found.is_instance_of(&tensor.ty) {
         true => Ok(()),
         false => {
@@ -117,7 +117,7 @@ pub fn check_type(tensor: &Tensor, found: &TensorType) -> Result<(), EngineError
 
 /// Converts an error of an engine. A tensor that does not fit or an unsupported operator is bad input. Other errors are
 /// failures while running.
-pub fn engine_error(error: EngineError) -> Error {
+pub(crate) fn engine_error(error: EngineError) -> Error {
     match error {
         EngineError::Tensor { .. } | EngineError::Unsupported(_) => Error::bad_input(error),
         _ => Error::failed(error),

@@ -135,7 +135,7 @@ impl Given {
     ///
     /// # Errors
     /// If an array could not be read.
-    pub fn check_read(&self) -> Result<(), Error> {
+    pub(crate) fn check_read(&self) -> Result<(), Error> {
         match self.file.as_ref().and_then(|file| file.error.get()) {
             Some(error) => Err(Error::bad_input(error)),
             None => Ok(()),

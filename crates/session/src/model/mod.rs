@@ -82,7 +82,7 @@ impl Model {
     ///
     /// # Errors
     /// As of [`Model::open`].
-    pub fn open_with(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Error> {
+    pub(crate) fn open_with(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Error> {
         read(path, options, given).map_err(Error::of_model)
     }
 

@@ -23,7 +23,7 @@ impl fmt::Display for NamePattern {
 
 impl NamePattern {
     /// Whether the pattern matches all of `name`. After a mismatch, the last `*` takes one more character.
-    pub fn is_match(&self, name: &str) -> bool {
+    pub(crate) fn is_match(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) = (self.0.chars().collect(), name.chars().collect());
         let (mut at, mut read) = (0, 0);
         // The last `*`, and the first character that it does not match.

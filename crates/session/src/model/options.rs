@@ -56,7 +56,7 @@ impl ModelOptions {
     /// The options for reading the model of the plan in the file `plan`. Options that are not given are those of the
     /// plan's model.
     #[must_use]
-    pub fn for_plan(&self, plan: &std::path::Path, model: &ModelRef) -> ModelOptions {
+    pub(crate) fn for_plan(&self, plan: &std::path::Path, model: &ModelRef) -> ModelOptions {
         let mut options = self.clone();
         let planned = model.binding();
         if options.binding().map_or(true, |given| planned.includes(&given)) {
@@ -107,7 +107,7 @@ impl ModelOptions {
     ///
     /// # Errors
     /// If there are several.
-    pub fn profiled_binding(&self) -> Result<ProfiledBinding, Error> {
+    pub(crate) fn profiled_binding(&self) -> Result<ProfiledBinding, Error> {
         let label = self.binding()?.to_string();
         Ok(match self.is_one_of_several {
             false => ProfiledBinding::Sole(label),

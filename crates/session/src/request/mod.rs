@@ -17,5 +17,6 @@ pub(crate) mod shards;
 mod unknown_energy;
 
 pub use network::{NetworkError, network};
-pub use plan_settings::{DeviceRows, ModelGroups, PlanSettings, RequestError, energy_warnings};
+pub use plan_settings::{DeviceRows, ModelGroups, RequestError};
+pub(crate) use plan_settings::{PlanSettings, energy_warnings};
 pub use unknown_energy::UnknownEnergy;

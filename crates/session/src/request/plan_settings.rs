@@ -39,7 +39,7 @@ pub struct ModelGroups<'g> {
 
 /// The settings of a plan that do not depend on the devices: objective, targets, rules and search options.
 #[derive(Debug, Clone)]
-pub struct PlanSettings {
+pub(crate) struct PlanSettings {
     /// The model and the cluster file, as the plan file names them.
     pub model: ModelRef,
     pub cluster: Option<String>,
@@ -105,7 +105,7 @@ impl DeviceRows {
     ///
     /// # Errors
     /// If a profile cannot be read.
-    pub fn with_related(surveyed: &DeviceProfile, folder: &Path) -> Result<DeviceRows, ProfileError> {
+    pub(crate) fn with_related(surveyed: &DeviceProfile, folder: &Path) -> Result<DeviceRows, ProfileError> {
         let all = if folder.is_dir() { reader::read_all(&[folder.to_path_buf()])? } else { Vec::new() };
         let is_related = |row: &ProfileRow| surveyed.key.is_of_device(row) && row.mode == surveyed.key.mode;
         let related = all.into_iter().filter(is_related).collect();
@@ -230,7 +230,7 @@ impl PlanSettings {
     ///
     /// # Errors
     /// The devices of which neither holds.
-    pub fn check_energy(
+    pub(crate) fn check_energy(
         &self,
         model: &ModelGroups<'_>,
         devices: &[DeviceSpec],
@@ -258,7 +258,7 @@ impl PlanSettings {
 }
 
 /// Warnings of the energy in `profiles`, which are in the order of the devices of `inventory`.
-pub fn energy_warnings(inventory: &Inventory, profiles: &[DeviceRows]) -> Vec<String> {
+pub(crate) fn energy_warnings(inventory: &Inventory, profiles: &[DeviceRows]) -> Vec<String> {
     let warning = |(device, profile): (&DeviceSpec, &DeviceRows)| profile.power()?.warning(&device.name.to_string());
     inventory.devices.iter().zip(profiles).filter_map(warning).collect()
 }

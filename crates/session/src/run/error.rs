@@ -33,7 +33,7 @@ pub enum RunError {
 
 impl RunError {
     /// Whether an agent failed or was lost. Another run may then succeed or fail.
-    pub fn is_of_agent(&self) -> bool {
+    pub(crate) fn is_of_agent(&self) -> bool {
         match self {
             RunError::Agent(AgentError::Memory { .. }) => false,
             RunError::Agent(_) | RunError::NoAgent(_) | RunError::Stuck { .. } => true,

@@ -57,7 +57,7 @@ struct Open {
 ///
 /// # Errors
 /// If one of them was not reached.
-pub fn agents_of(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
+pub(crate) fn agents_of(deployment: &Deployment, fleet: &Fleet) -> Result<Vec<Agent>, RunError> {
     let agent = |setup: &Setup| {
         let reached = fleet.agent(&setup.server).ok_or_else(|| RunError::NoAgent(setup.server.clone()))?;
         reached.cloned().map_err(RunError::Agent)

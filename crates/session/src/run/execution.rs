@@ -83,7 +83,7 @@ impl Site {
     ///
     /// # Errors
     /// As of [`Site::run`], and those of `each`.
-    pub fn run_with(
+    fn run_with(
         &self,
         model: &Model,
         plan: &Plan,

@@ -17,11 +17,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | `deploy` | what each server must do |
-//! | `execute`, [`perform`] | executing it, alone and from the deployment to the last result |
+//! | `execute`, `perform` | executing it, alone and from the deployment to the last result |
 //! | `run_progress`, `error` | progress events; why a run did not complete |
 //! | `loaded`, `participants` | a deployment that stays loaded and computes inputs as they come; the agents of a run |
 //! | [`outputs`] | the model's outputs of a run |
-//! | [`schedule_bench`], [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
+//! | `schedule_bench`, [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
 
 pub mod binding;
 mod deploy;
@@ -35,16 +35,17 @@ pub mod offload;
 pub mod options;
 pub mod outputs;
 mod participants;
-pub mod perform;
+pub(crate) mod perform;
 pub mod planned;
 mod progress;
 mod replan;
 pub mod results_file;
 mod run_progress;
-pub mod schedule_bench;
+pub(crate) mod schedule_bench;
 pub mod whole_model;
 
 pub use deploy::{DeployError, DeployOptions, deploy};
 pub use error::RunError;
-pub use execute::{ExecuteOptions, agents_of, execute};
+pub(crate) use execute::agents_of;
+pub use execute::{ExecuteOptions, execute};
 pub use run_progress::RunProgress;

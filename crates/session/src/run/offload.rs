@@ -29,7 +29,7 @@ use edgecut_agent::{
 const REPEAT: u64 = 10;
 
 /// Runs offloaded schedules on agents.
-pub struct OffloadRunner<'a> {
+pub(crate) struct OffloadRunner<'a> {
     pub fleet: &'a Fleet,
     pub cluster: &'a Cluster,
     pub devices: &'a OffloadDevices<'a>,

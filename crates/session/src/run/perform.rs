@@ -19,7 +19,7 @@ use edgecut_values::seeded;
 ///
 /// # Errors
 /// If an agent refuses its part, fails or is lost.
-pub async fn perform(
+pub(crate) async fn perform(
     context: &RunContext<'_>,
     plan: &Plan,
     repeat: u64,

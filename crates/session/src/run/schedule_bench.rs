@@ -109,7 +109,7 @@ impl<'a> ScheduleBench<'a> {
     ///
     /// # Errors
     /// If the engine fails.
-    pub fn smallest_within<'f>(
+    pub(crate) fn smallest_within<'f>(
         &mut self,
         fitted: &'f ScheduleFront,
         first: Schedule<'f>,

@@ -186,7 +186,7 @@ async fn record(
 }
 
 /// The device as profiles identify it.
-pub fn profiled_device(device: &DeviceSpec) -> ProfiledDevice {
+pub(crate) fn profiled_device(device: &DeviceSpec) -> ProfiledDevice {
     ProfiledDevice {
         server: device.name.server.to_string(),
         device: device.name.device.to_string(),

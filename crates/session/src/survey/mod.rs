@@ -11,6 +11,7 @@ mod request;
 mod shard;
 mod shard_costs;
 
-pub use devices::{DeviceProfile, profiled_device, survey};
+pub(crate) use devices::profiled_device;
+pub use devices::{DeviceProfile, survey};
 pub use request::{MissingPolicy, SurveyError, SurveyProgress, SurveyRequest};
 pub(crate) use shard::measure_shard;

@@ -1,8 +1,8 @@
 //! Searches for the assignment of minimum latency.
 
-pub mod anneal;
+mod anneal;
 mod candidate;
-pub mod segments;
+mod segments;
 
 pub use candidate::LatencyCandidate;
 

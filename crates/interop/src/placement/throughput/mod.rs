@@ -1,12 +1,12 @@
 //! Searches for the assignment with the minimum largest load.
 //!
-//! [`linear`] cuts topological orders into contiguous segments, optimally for each order; [`ideals`] finds the optimal
-//! contiguous split where that is feasible; [`anneal`] improves on them with arbitrary assignments.
+//! `linear` cuts topological orders into contiguous segments, optimally for each order; [`ideals`] finds the optimal
+//! contiguous split where that is feasible; `anneal` improves on them with arbitrary assignments.
 
-pub mod anneal;
+mod anneal;
 mod candidate;
 pub mod ideals;
-pub mod linear;
+mod linear;
 
 pub use candidate::ThroughputCandidate;
 

@@ -94,7 +94,7 @@ pub(crate) mod kernel {
         }
 
         /// The update and reset gates of a GRU, in the first two thirds of `gates`.
-        pub fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
+        pub(crate) fn gru_gates(&self, gates: &mut [f32], from_state: &[f32], units: usize) -> TractResult<()> {
             let gates = &mut gates[..2 * units];
             add(gates, from_state);
             run_keeping_nan(&*self.sigmoid, gates)

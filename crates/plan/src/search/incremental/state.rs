@@ -160,7 +160,7 @@ impl<'a> IncrementalSimulator<'a> {
     }
 
     /// The ranks that `group` can take: between its producers and its consumers.
-    pub fn rank_range(&self, group: GroupId) -> Range<u64> {
+    pub(crate) fn rank_range(&self, group: GroupId) -> Range<u64> {
         let (producers, consumers) = self.neighbours(group);
         let first = producers.map(|other| self.rank(other)).max().unwrap_or(0) + 1;
         let last_rank = (self.problem.groups.len() as u64 + 2) << RANK_SHIFT;

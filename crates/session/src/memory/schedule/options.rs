@@ -21,7 +21,7 @@ const STEPS_PER_PAIR: u64 = 400;
 /// Millions of steps at most.
 const MAX_EFFORT: u64 = 1000;
 /// Maximum number of seeds.
-pub const MAX_SEEDS: u64 = 1000;
+const MAX_SEEDS: u64 = 1000;
 
 /// What a schedule must keep, and how it is searched. Without a target, all schedules are found that no other one beats
 /// in peak and time.
