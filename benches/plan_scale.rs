@@ -10,7 +10,7 @@ use std::{path::Path, time::Instant};
 use edgecut::{
     graph::{Granularity, LinkCost, OperatorId, TensorId},
     plan::{
-        DeviceId, GroupId, NoPlan, PlanRequest, Problem, TensorIndex,
+        DeviceId, Goal, GroupId, Instance, NoPlan, PlanRequest, Problem, TensorIndex,
         assemble::Network,
         problem::{Cost, Device, Group, Link, LinkId, Objective, Targets, Tensor},
         search::{Options, solve::solve},
@@ -202,8 +202,8 @@ fn resnet(text: &[u8]) {
         items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();
     for objective in [Objective::Latency, Objective::Throughput] {
         let names = items.iter().map(|item| item.name.clone()).collect();
-        let request = PlanRequest::new(SplitOptions::of(&graph, &groups), names, costs.clone(), cluster(8));
-        let request = PlanRequest { objective, ..request };
+        let instance = Instance::new(SplitOptions::of(&graph, &groups), names, costs.clone(), cluster(8));
+        let request = PlanRequest::new(instance, Goal { objective, ..Goal::default() });
         match request.expand(&Default::default()) {
             Ok(whole) => {
                 measured(&format!("resnet152 x 8 {objective}"), || solve(&whole.problem, &Options::default()));

@@ -14,7 +14,7 @@ use edgecut::{
     },
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     plan::{
-        Candidate, DeviceId, NoPlan, Plan, PlanRequest, Stop, TransferFormat,
+        Candidate, DeviceId, Goal, Instance, NoPlan, Plan, PlanRequest, Stop, TransferFormat,
         assemble::Network,
         check,
         constrained::with_schedules,
@@ -100,8 +100,9 @@ fn planned_with(graph: &Graph, agents: &Agents, speeds: &[f64], format: Transfer
     let costs = items.iter().map(|item| speeds.iter().map(|speed| cost(item.flops, speed)).collect()).collect();
     let mut network = network(agents);
     network.set_transfer_format(format);
-    let request = PlanRequest::new(SplitOptions::of(graph, &groups), names, costs, network);
-    let answer = solve(&PlanRequest { search: search(1_000), ..request }, None).unwrap();
+    let instance = Instance::new(SplitOptions::of(graph, &groups), names, costs, network);
+    let request = PlanRequest::new(instance, Goal { search: search(1_000), ..Goal::default() });
+    let answer = solve(&request, None).unwrap();
     let model = ModelRef::default();
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, model, Granularity::Fused, 0);
     plan.splits = answer.splits;
@@ -224,8 +225,8 @@ fn request<'a>(
     };
     let names = items.iter().map(|item| item.name.clone()).collect();
     let costs = items.iter().map(|item| vec![cost(item); network.devices.len()]).collect();
-    let request = PlanRequest::new(options, names, costs, network);
-    PlanRequest { objective, search: search(budget), ..request }
+    let goal = Goal { objective, search: search(budget), ..Goal::default() };
+    PlanRequest::new(Instance::new(options, names, costs, network), goal)
 }
 
 fn groups(items: &[Item]) -> Vec<Vec<OperatorId>> {

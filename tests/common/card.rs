@@ -3,7 +3,7 @@
 use edgecut::{
     graph::{Granularity, Graph, LinkCost, OperatorId},
     plan::{
-        Candidate, DeviceId, Plan, PlanRequest,
+        Candidate, DeviceId, Goal, Instance, Plan, PlanRequest,
         assemble::Network,
         check,
         file::ModelRef,
@@ -55,8 +55,9 @@ impl Card {
             sink: CPU,
         };
         let search = Options { budget: Some(budget), cut_off: None, ..Options::default() };
-        let request = PlanRequest::new(SplitOptions::of(graph, &groups), names, costs, network);
-        let answer = solve(&PlanRequest { search, ..request }, None).unwrap();
+        let instance = Instance::new(SplitOptions::of(graph, &groups), names, costs, network);
+        let request = PlanRequest::new(instance, Goal { search, ..Goal::default() });
+        let answer = solve(&request, None).unwrap();
         let made = in_file(graph, &answer, Granularity::Op);
         (answer, made)
     }

@@ -12,7 +12,7 @@ use edgecut::{
     graph::{Granularity, Graph, LinkCost, OperatorId, TensorData},
     ops::passes::axes::axes,
     plan::{
-        Candidate, DeviceId, Plan, PlanRequest,
+        Candidate, DeviceId, Goal, Instance, Plan, PlanRequest,
         assemble::Network,
         file::Split,
         problem::{Cost, Device, Link, LinkId, Objective},
@@ -78,12 +78,13 @@ fn on_request<T>(
     let groups: Vec<Vec<OperatorId>> = items.iter().map(|item| item.operators.clone()).collect();
     let names = items.iter().map(|item| item.name.clone()).collect();
     let options = SplitOptions::of(graph, &groups);
-    let request = PlanRequest::new(options, names, costs(&items, speeds), network(speeds, bandwidth));
-    with(PlanRequest { objective, ..request })
+    let instance = Instance::new(options, names, costs(&items, speeds), network(speeds, bandwidth));
+    with(PlanRequest::new(instance, Goal { objective, ..Goal::default() }))
 }
 
 fn with_budget<'a>(request: &PlanRequest<'a>, budget: u64) -> PlanRequest<'a> {
-    PlanRequest { search: Options { budget: Some(budget), cut_off: None, ..Options::default() }, ..request.clone() }
+    let search = Options { budget: Some(budget), cut_off: None, ..Options::default() };
+    request.with_goal(Goal { search, ..request.goal.clone() })
 }
 
 fn answer(graph: &Graph, speeds: &[f64], bandwidth: f64, objective: Objective) -> Candidate {
@@ -128,7 +129,7 @@ fn looser_limits_never_give_worse_plans() {
             let above = (0..6).map(|step| least + (most - least) * step / 4);
             for limit in below.into_iter().chain(above).map(Bytes) {
                 let mut tight = request.clone();
-                tight.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                tight.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
                 let tight = with_budget(&tight, 400);
                 let answer = match within(&tight).and_then(|nearest| met(&tight, nearest)) {
                     Ok(answer) => checked(&graph, answer),
@@ -283,7 +284,7 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
     let graph = model(text);
     for speeds in [vec![5_000.0; 2], vec![5_000.0, 5_000.0, 3_000.0]] {
         on_request(&graph, &speeds, 100.0, Objective::Latency, |mut request| {
-            request.network.links.iter_mut().for_each(|link| link.cost.latency = Micros(3_000.0));
+            request.instance_mut().network.links.iter_mut().for_each(|link| link.cost.latency = Micros(3_000.0));
             let request = with_budget(&request, 20_000);
             let fused = checked(&graph, solve(&request, None).unwrap());
             assert!(fused.splits.iter().any(|split| !split.tiles.is_empty()), "{:?}", fused.splits);
@@ -292,10 +293,11 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
             let mut exchanged = fused.applied.clone();
             exchanged.values_mut().for_each(|choice| choice.halo = Halo::Exchanged);
             let exchanged = request.expand(&exchanged).unwrap();
-            let few = Options { budget: Some(64), ..request.search };
+            let few = Options { budget: Some(64), ..request.goal.search };
             let exchanged = edgecut::plan::search::solve::nearest(&exchanged.problem, &few).unwrap();
             assert!(fused.solution.value() < exchanged.value(), "{} and {}", fused.solution.value(), exchanged.value());
-            let again = solve(&PlanRequest { like: Some(fused.splits.clone()), ..request }, None).unwrap();
+            let like = Goal { like: Some(fused.splits.clone()), ..request.goal.clone() };
+            let again = solve(&request.with_goal(like), None).unwrap();
             assert_eq!(again.splits, fused.splits);
             // Tiles that a hand has changed are refused.
             let tiled = |splits: &mut Vec<Split>| splits.iter().position(|split| !split.tiles.is_empty()).unwrap();
@@ -332,7 +334,7 @@ fn borders_are_sent_while_interiors_are_computed() {
     let graph = model(&text);
     for speeds in [vec![5_000.0; 2], vec![5_000.0; 3]] {
         on_request(&graph, &speeds, 20.0, Objective::Latency, |mut request| {
-            request.halo = Some(Halo::Exchanged);
+            request.goal.halo = Some(Halo::Exchanged);
             let request = with_budget(&request, 20_000);
             let found = checked(&graph, solve(&request, None).unwrap());
             assert!(found.applied.values().any(Choice::has_pieces), "{:?}", found.applied);
@@ -341,13 +343,13 @@ fn borders_are_sent_while_interiors_are_computed() {
             let mut whole = found.applied.clone();
             whole.values_mut().for_each(|choice| *choice = choice.in_one_piece());
             let whole = request.expand(&whole).unwrap();
-            let few = Options { budget: Some(64), ..request.search };
+            let few = Options { budget: Some(64), ..request.goal.search };
             let whole = edgecut::plan::search::solve::nearest(&whole.problem, &few).unwrap();
             assert!(found.solution.value() < whole.value(), "{} and {}", found.solution.value(), whole.value());
             // The plan file gives the pieces back, and ratios by rule are those of the devices.
-            let like = PlanRequest { like: Some(found.splits.clone()), ..request.clone() };
-            assert_eq!(solve(&like, None).unwrap().splits, found.splits);
-            let equal = solve(&PlanRequest { ratios: Ratios::Equal, ..like }, None).unwrap();
+            let like = Goal { like: Some(found.splits.clone()), ..request.goal.clone() };
+            assert_eq!(solve(&request.with_goal(like.clone()), None).unwrap().splits, found.splits);
+            let equal = solve(&request.with_goal(Goal { ratios: Ratios::Equal, ..like }), None).unwrap();
             for choice in equal.applied.values() {
                 assert!((choice.share(DeviceId(0)) - choice.share(DeviceId(1))).abs() < 1e-9, "{choice:?}");
             }
@@ -396,11 +398,11 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     let names = ["first", "second", "last"].map(Into::into).to_vec();
     let mut network = network(&[1.0; 2], 100.0);
     network.links.iter_mut().for_each(|link| link.cost.latency = Micros(20.0));
-    let request = with_budget(&PlanRequest::new(options, names, costs, network), 2_000);
+    let request = with_budget(&PlanRequest::new(Instance::new(options, names, costs, network), Goal::default()), 2_000);
     let found = checked(&graph, solve(&request, None).unwrap());
     assert!(found.solution.value() < 1001.0 / 1.6, "{}", found.solution.value());
     let second = &found.choices[&1];
-    assert_eq!(request.split_option(1, second.option).unwrap().side, None, "{:?}", found.choices);
+    assert_eq!(request.instance.split_option(1, second.option).unwrap().side, None, "{:?}", found.choices);
     assert_near(&computed(&found.expanded.graph), &computed(&graph));
     // The offsets are added once, by the shard that reads them.
     let adds = |graph: &Graph| graph.operators().filter(|(_, operator)| operator.name == "nn.bias_add").count();
@@ -416,7 +418,7 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
 fn a_window_after_a_dequantisation_is_split_along_height_and_width() {
     let graph = model(QUANTISED);
     on_request(&graph, &[5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {
-        let options = &request.split_options;
+        let options = &request.instance.split_options;
         for name in ["nn.conv2d", "nn.max_pool2d"] {
             let windows = graph.operators().filter(|(_, operator)| operator.name == name);
             for group in windows.map(|(id, _)| options.group_of(id).unwrap()) {
@@ -435,8 +437,8 @@ fn every_option_of_every_group_computes_the_same() {
         let graph = model(text);
         let whole = computed(&graph);
         on_request(&graph, &[5_000.0, 5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {
-            for group in 0..request.split_options.groups.len() {
-                for option in 0..request.split_options.group(group).len() {
+            for group in 0..request.instance.split_options.groups.len() {
+                for option in 0..request.instance.split_options.group(group).len() {
                     let devices = (0..3).map(DeviceId).collect();
                     let choice = Choice { option, fractions: vec![0.5, 0.3, 0.2], devices, halo: Halo::Exchanged };
                     let expanded = request.expand(&[(group, choice)].into()).unwrap();

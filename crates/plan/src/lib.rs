@@ -55,7 +55,7 @@ pub use problem::{
     part_name, placement, rule,
     transfer_format::{self, TransferFormat},
 };
-pub use request::PlanRequest;
+pub use request::{PlanRequest, goal::Goal, instance::Instance};
 pub use search::{deadline, stop::Stop};
 pub use solve::planner::{self, plan};
 pub use what_if::{broken_rule, change, like, moved, without};

@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use crate::{
     problem::{Cost, Device, DeviceId, Link, LinkId, assemble::Network, transfer_format::Coding},
-    request::{PlanRequest, options::SplitOptions},
+    request::{PlanRequest, goal::Goal, instance::Instance, options::SplitOptions},
     search::options::Options,
 };
 
@@ -114,5 +114,6 @@ pub(crate) fn with_request<T>(model: &str, speeds: &[f64], with: impl FnOnce(Pla
         sink: DeviceId(0),
     };
     let search = Options { budget: Some(300), cut_off: None, ..Options::default() };
-    with(PlanRequest { search, ..PlanRequest::new(SplitOptions::of(&graph, &groups), names, costs, network) })
+    let instance = Instance::new(SplitOptions::of(&graph, &groups), names, costs, network);
+    with(PlanRequest::new(instance, Goal { search, ..Goal::default() }))
 }

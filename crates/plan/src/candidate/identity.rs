@@ -66,9 +66,9 @@ mod tests {
         with_request(CONVOLUTIONS, &[1000.0, 500.0], |request| {
             let plan = plan(&request).unwrap().to_plan(&request).unwrap();
             assert!(!plan.splits.is_empty());
-            let model = request.split_options.graph;
+            let model = request.instance.split_options.graph;
             for group in &plan.groups {
-                let of = group.id.map(|id| &request.names[id as usize]);
+                let of = group.id.map(|id| &request.instance.names[id as usize]);
                 let shown = match (of, group.part.as_str()) {
                     (None, _) => continue,
                     (Some(kind), "") => kind.clone(),
@@ -77,7 +77,7 @@ mod tests {
                 assert_eq!(shown, group.name);
             }
             let ids: HashSet<u32> = plan.groups.iter().filter_map(|group| group.id).collect();
-            assert_eq!(ids, (0..request.names.len() as u32).collect(), "every group of the model is there");
+            assert_eq!(ids, (0..request.instance.names.len() as u32).collect(), "every group of the model is there");
             assert!(!plan.transfers.is_empty());
             for transfer in &plan.transfers {
                 let name = &model.tensor(transfer.id.expect("every transfer is of a tensor of the model")).name;
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn no_two_steps_of_a_schedule_have_the_same_number_and_part() {
         with_request(WIDE, &[1000.0], |mut request| {
-            request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(3 << 20)));
+            request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(3 << 20)));
             let plan = plan(&request).unwrap().to_plan(&request).unwrap();
             assert!(!plan.schedules.is_empty());
             let keys: HashSet<(u32, &str)> =
                 plan.groups.iter().filter_map(|group| Some((group.id?, group.part.as_str()))).collect();
             let numbered = plan.groups.iter().filter(|group| group.id.is_some()).count();
-            assert!(keys.len() == numbered && numbered > request.names.len(), "{:?}", plan.groups);
+            assert!(keys.len() == numbered && numbered > request.instance.names.len(), "{:?}", plan.groups);
         });
     }
 

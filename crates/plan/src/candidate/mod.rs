@@ -184,22 +184,23 @@ impl Candidate {
     /// # Errors
     /// If the plan does not pass the independent checker.
     pub fn to_plan(&self, request: &PlanRequest<'_>) -> Result<Plan, Violation> {
+        let PlanRequest { instance, goal } = request;
         let problem = &self.expanded.problem;
-        let (model, seed) = (request.model.clone(), request.search.seed);
-        let mut plan = Plan::new(problem, &self.solution, model, request.granularity, seed);
+        let (model, seed) = (instance.model.clone(), goal.search.seed);
+        let mut plan = Plan::new(problem, &self.solution, model, instance.granularity, seed);
         plan.splits.clone_from(&self.splits);
-        plan.cluster.clone_from(&request.cluster);
+        plan.cluster.clone_from(&instance.cluster);
         check::plan(problem, &plan)?;
-        plan.rules.clone_from(&request.rules);
+        plan.rules.clone_from(&instance.rules);
         plan.schedules.clone_from(&self.schedules);
-        plan.notes.extend(self.schedules.iter().map(|schedule| note(schedule, &request.network.devices)));
+        plan.notes.extend(self.schedules.iter().map(|schedule| note(schedule, &instance.network.devices)));
         // A pilot run of a candidate with schedules measures all its groups.
         if self.costs == CostSource::Profile || !self.is_scheduled() {
-            estimates::mark(&mut plan, &self.expanded, request);
+            estimates::mark(&mut plan, &self.expanded, instance);
         }
         plan.notes.extend(self.notes.iter().cloned());
-        let groups = request.group_names();
-        identity::mark(&mut plan, &self.expanded.within, &groups, request.split_options.graph);
+        let groups = instance.group_names();
+        identity::mark(&mut plan, &self.expanded.within, &groups, instance.split_options.graph);
         let names =
             |of: &Option<usize>| of.and_then(|group| groups.get(group)).map(GroupNames::all).unwrap_or_default();
         check::rules(&plan, &self.expanded.within.iter().map(names).collect::<Vec<_>>())?;

@@ -22,7 +22,7 @@ pub(crate) trait Strategy {
 
     /// Whether `found` takes the place of `best`, an earlier strategy's.
     fn is_kept(&self, request: &PlanRequest<'_>, found: &Candidate, best: &Candidate) -> bool {
-        found.rank(request.objective) < best.rank(request.objective)
+        found.rank(request.goal.objective) < best.rank(request.goal.objective)
     }
 }
 
@@ -92,7 +92,7 @@ impl<'a, 'g> Progress<'a, 'g> {
         };
         let Some(found) = tried.found else { return Ok((AttemptOutcome::NoPlanFound, tried.evaluations, false)) };
         let outcome = match found.solution.missed.is_empty() {
-            true => AttemptOutcome::Met(found.value(self.request.objective)),
+            true => AttemptOutcome::Met(found.value(self.request.goal.objective)),
             false => AttemptOutcome::Missed(found.solution.missed.clone()),
         };
         let is_kept = self.best.as_ref().is_none_or(|best| strategy.is_kept(self.request, &found, best));

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::{
         judge::bound::LowerBound,
-        request::PlanRequest,
+        request::{PlanRequest, goal::Goal},
         solve::planner::plan,
         testing::{CONVOLUTIONS, WIDE, with_request},
     };
@@ -179,7 +179,7 @@ mod tests {
 
     /// Why there is no plan for `request` with so much memory on every device.
     fn said(mut request: PlanRequest<'_>, memory: u64) -> String {
-        request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(memory)));
+        request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(memory)));
         plan(&request).unwrap_err().to_string()
     }
 
@@ -192,19 +192,19 @@ mod tests {
             let text = said(request.clone(), small);
             let step = text.split_once("while #").and_then(|(_, rest)| rest.split_once(" runs"));
             assert!(step.is_some_and(|(step, _)| step.contains("_") && step.ends_with(']')), "in parts: {text}");
-            let text = said(PlanRequest { fits_memory: false, ..request.clone() }, small);
+            let text = said(request.with_goal(Goal { fits_memory: false, ..request.goal.clone() }), small);
             assert!(
                 ["#0 nn.conv2d_0", "#1 nn.relu_1"].iter().any(|name| text.contains(&format!("while {name} runs"))),
                 "{text}"
             );
-            request.targets.latency = Some(Micros(1.0));
+            request.goal.targets.latency = Some(Micros(1.0));
             let text = said(request.clone(), large);
             assert!(text.contains("the chain of 5 groups from #0 nn.conv2d_0 to #4 tanh_4 takes"), "{text}");
-            request.costs[1] = vec![None];
+            request.instance_mut().costs[1] = vec![None];
             assert!(said(request, large).contains("#1 nn.relu_1 runs on no device"));
         });
         with_request(CONVOLUTIONS, &[1000.0, 1000.0], |mut request| {
-            request.fits_memory = false;
+            request.goal.fits_memory = false;
             let text = said(request, 300 << 10);
             assert!(text.contains("while #") && text.contains("[1of2] runs"), "{text}");
         });

@@ -6,6 +6,7 @@ use super::{
     PlanRequest,
     choice::{Choices, Halo},
     costs::Shard,
+    instance::Instance,
     pieces::borders_first,
     ratios::{Ratios, speeds},
 };
@@ -69,10 +70,10 @@ impl PlanRequest<'_> {
     /// `choices` with the fractions of the request's rule; those of [`Ratios::Tuned`] stay. The pieces of a device's share keep
     /// their ratio.
     pub fn applied(&self, mut choices: Choices) -> Choices {
-        let wanted: Vec<f64> = match self.ratios {
+        let wanted: Vec<f64> = match self.goal.ratios {
             Ratios::Tuned => return choices,
-            Ratios::Equal => vec![1.0; self.network.devices.len()],
-            Ratios::Proportional => speeds(&self.costs, self.network.devices.len()),
+            Ratios::Equal => vec![1.0; self.instance.network.devices.len()],
+            Ratios::Proportional => speeds(&self.instance.costs, self.instance.network.devices.len()),
         };
         for choice in choices.values_mut() {
             let had = choice.clone();
@@ -82,19 +83,6 @@ impl PlanRequest<'_> {
             }
         }
         choices
-    }
-
-    /// What `expanded` splits, as the plan file has it.
-    pub fn splits(&self, expanded: &Expanded) -> Vec<Split> {
-        let group_of = |id: &OperatorId| self.split_options.group_of(*id);
-        let split = |(operator, division): (&OperatorId, &Sharding)| Split {
-            operator: *operator,
-            axis: division.axis,
-            cuts: division.cuts.clone(),
-            tiles: division.tiles.clone(),
-            devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
-        };
-        expanded.divisions.iter().map(split).collect()
     }
 
     /// [`PlanRequest::expand`], for what only needs to say that there is no such problem.
@@ -110,33 +98,34 @@ impl PlanRequest<'_> {
     /// # Errors
     /// If an operator refuses a shard.
     pub fn expand(&self, choices: &Choices) -> Result<Expanded, SplitError> {
-        let (divisions, homes) = self.divided(choices);
-        let made = shard_graph(self.split_options.graph, &divisions)?;
-        let Parts { first, shards: parts, last } = self.parts(&made);
-        let free = vec![Some(Cost::default()); self.network.devices.len()];
+        let instance = &*self.instance;
+        let (divisions, homes) = instance.divided(choices);
+        let made = shard_graph(instance.split_options.graph, &divisions)?;
+        let Parts { first, shards: parts, last } = instance.parts(&made);
+        let free = vec![Some(Cost::default()); instance.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
             let shard = Shard { operators: vec![*id], copies: vec![*id], share: 1.0, ..Shard::default() };
-            let costs = self.shards.costs(&made.graph, &shard, &free);
+            let costs = instance.shards.costs(&made.graph, &shard, &free);
             let name = format!("{} {}", made.graph.operator(*id).name, made.graph.unique_name(*id));
             CostedGroup { label: name.clone(), name, operators: vec![*id], costs: only(costs, device) }
         };
         let mut of: Vec<Option<usize>> = vec![None; first.len()];
         let (mut shards, mut joined) = (BTreeMap::new(), BTreeMap::new());
-        let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, self.network.source)).collect();
+        let mut groups: Vec<CostedGroup> = first.iter().map(|id| alone(id, instance.network.source)).collect();
         for ((group, number), mut part) in parts {
-            let (whole, name) = (&self.costs[group], &self.names[group]);
+            let (whole, name) = (&instance.costs[group], &instance.names[group]);
             let home = homes.get(&group).map(|(axis, homes)| (*axis, homes.get(number as usize), homes.len()));
             let (name, costs) = match home {
                 Some((axis, home, count)) => {
-                    let (device, share) = home.copied().unwrap_or((self.network.source, 1.0));
+                    let (device, share) = home.copied().unwrap_or((instance.network.source, 1.0));
                     (part.axis, part.share, part.group) = (axis, share, Some(group));
-                    let costs = self.shards.costs(&made.graph, &part, whole);
+                    let costs = instance.shards.costs(&made.graph, &part, whole);
                     (format!("{name}[{}]", part_name(number as usize + 1, count)), only(costs, device))
                 }
                 // A whole group may slice for others, and join what others made.
                 None if !part.copies.is_empty() => {
                     (part.share, part.group) = (1.0, Some(group));
-                    (name.clone(), self.shards.costs(&made.graph, &part, whole))
+                    (name.clone(), instance.shards.costs(&made.graph, &part, whole))
                 }
                 None => (name.clone(), whole.clone()),
             };
@@ -147,18 +136,33 @@ impl PlanRequest<'_> {
             } else if !part.copies.is_empty() {
                 joined.insert(id, part.clone());
             }
-            let label = self.label(group, &name);
+            let label = instance.label(group, &name);
             groups.push(CostedGroup { name, label, operators: part.operators, costs });
         }
         of.resize(of.len() + last.len(), None);
-        groups.extend(last.iter().map(|id| alone(id, self.network.sink)));
-        let network = self.network.clone();
-        let mut problem = assemble(&made.graph, groups, network, is_view, self.objective, self.targets);
+        groups.extend(last.iter().map(|id| alone(id, instance.network.sink)));
+        let network = instance.network.clone();
+        let mut problem = assemble(&made.graph, groups, network, is_view, self.goal.objective, self.goal.targets);
         sliced_weights(&made.graph, &mut problem);
         packed_weights(&mut problem, &of);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
         let homes = homes.collect();
         Ok(Expanded { graph: made.graph, problem, within: of.clone(), of, divisions, homes, shards, joined })
+    }
+}
+
+impl Instance<'_> {
+    /// What `expanded` splits, as the plan file has it.
+    pub fn splits(&self, expanded: &Expanded) -> Vec<Split> {
+        let group_of = |id: &OperatorId| self.split_options.group_of(*id);
+        let split = |(operator, division): (&OperatorId, &Sharding)| Split {
+            operator: *operator,
+            axis: division.axis,
+            cuts: division.cuts.clone(),
+            tiles: division.tiles.clone(),
+            devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
+        };
+        expanded.divisions.iter().map(split).collect()
     }
 
     /// How the operators of the groups of `choices` are divided, and where the shards of each group run.

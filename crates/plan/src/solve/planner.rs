@@ -67,7 +67,7 @@ mod tests {
         candidate::attempt::{Attempt, AttemptOutcome},
         fit::constrained::with_schedules,
         problem::Objective,
-        request::ratios::Ratios,
+        request::{goal::Goal, ratios::Ratios},
         search::options::Options,
         split::front::front,
         testing::{CONVOLUTIONS, WIDE, random_model, with_request},
@@ -85,13 +85,13 @@ mod tests {
     fn tighten(request: &mut PlanRequest<'_>, free: &Candidate, rng: &mut Rng) {
         let mut factor = || 0.2 + 0.9 * rng.f64();
         let evaluation = &free.solution.evaluation;
-        match request.search.seed % 3 {
-            0 => request.targets.latency = Some(Micros(factor() * evaluation.latency().0)),
-            1 => request.targets.throughput = Some(1e6 / (factor() * free.solution.interval().0)),
+        match request.goal.search.seed % 3 {
+            0 => request.goal.targets.latency = Some(Micros(factor() * evaluation.latency().0)),
+            1 => request.goal.targets.throughput = Some(1e6 / (factor() * free.solution.interval().0)),
             _ => {
                 let peak = free.solution.reserved().max().unwrap_or_default();
                 let limit = Bytes((factor() * peak.0 as f64) as u64);
-                request.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
             }
         }
     }
@@ -101,14 +101,14 @@ mod tests {
         let mut found: Vec<Candidate> = Vec::new();
         for seed in [17, 18] {
             for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
-                let search = Options { seed, budget: Some(200), ..request.search };
-                let other = PlanRequest { search, objective, ..request.clone() };
+                let search = Options { seed, budget: Some(200), ..request.goal.search };
+                let other = request.with_goal(Goal { search, objective, ..request.goal.clone() });
                 found.extend(plan(&other));
                 found.extend(with_schedules(&other));
             }
         }
         found.extend([Ratios::Equal, Ratios::Proportional].into_iter().flat_map(|ratios| {
-            let other = PlanRequest { ratios, ..request.clone() };
+            let other = request.with_goal(Goal { ratios, ..request.goal.clone() });
             plan(&other)
         }));
         found.extend(plan(&request.unsplit()));
@@ -136,7 +136,7 @@ mod tests {
             let (kept, attempts) = outcomes(&request);
             assert_eq!(kept, "whole groups");
             assert!(attempts[3..].iter().all(|attempt| matches!(attempt.outcome, AttemptOutcome::Skipped(_))));
-            request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(3 << 20)));
+            request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(3 << 20)));
             let (kept, attempts) = outcomes(&request);
             assert_eq!(kept, "memory-saving schedules");
             assert!(matches!(&attempts[1].outcome, AttemptOutcome::Missed(missed) if !missed.is_empty()));
@@ -151,22 +151,24 @@ mod tests {
             let mut rng = Rng::with_seed(seed);
             let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
             with_request(&random_model(&mut rng), &speeds, |mut request| {
-                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
-                request.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
+                request.goal.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                request.goal.objective =
+                    [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
                 if rng.bool() {
                     request = request.unsplit();
                 }
-                let frugal = nearest(&PlanRequest { objective: Objective::Memory, ..request.clone() }).unwrap();
+                let goal = Goal { objective: Objective::Memory, ..request.goal.clone() };
+                let frugal = nearest(&request.with_goal(goal)).unwrap();
                 let needed: Vec<Bytes> = frugal.solution.reserved().collect();
                 let peak = needed.iter().max().copied().unwrap_or_default();
                 let is_alike = rng.bool();
-                for device in &mut request.network.devices {
+                for device in &mut request.instance_mut().network.devices {
                     let factor = if is_alike { 0.5 } else { 0.3 + 0.5 * rng.f64() };
                     device.memory = Some(Bytes((factor * peak.0 as f64) as u64));
                 }
                 let nearest = nearest(&request).unwrap();
                 let excess = |reserved: &mut dyn Iterator<Item = Bytes>| {
-                    let over = reserved.zip(&request.network.devices).map(|(reserved, device)| {
+                    let over = reserved.zip(&request.instance.network.devices).map(|(reserved, device)| {
                         let limit = device.memory.unwrap_or_default();
                         limit.shortfall(reserved).0 as f64 / limit.0 as f64
                     });
@@ -187,8 +189,9 @@ mod tests {
             let mut rng = Rng::with_seed(seed);
             let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
             with_request(&random_model(&mut rng), &speeds, |mut request| {
-                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
-                request.objective = [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
+                request.goal.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                request.goal.objective =
+                    [Objective::Latency, Objective::Throughput, Objective::Memory][rng.usize(0..3)];
                 let free = plan(&request).unwrap();
                 tighten(&mut request, &free, &mut rng);
                 match plan(&request) {

@@ -16,7 +16,7 @@ use crate::{
         proof::{self, SLACK},
     },
     problem::{Cost, DeviceId, Group, GroupId, ParameterId, Problem, ProblemError},
-    request::{PlanRequest, choice::Choices},
+    request::{PlanRequest, choice::Choices, instance::Instance},
 };
 use edgecut_graph::units::{Bytes, Joules, Micros};
 
@@ -39,7 +39,7 @@ pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> 
     let solution = &mut candidate.solution;
     solution.bounds = bounds(request, &unsplit.problem);
     if is_relaxed(request) {
-        let bound = solution.bounds.on(request.objective);
+        let bound = solution.bounds.on(request.goal.objective);
         solution.bound = LowerBound { value: bound.value.min(solution.value()), ..bound };
     }
     Ok(())
@@ -47,11 +47,11 @@ pub(crate) fn bound_by(request: &PlanRequest<'_>, candidate: &mut Candidate) -> 
 
 /// Whether groups may be computed in parts, so that the bounds of a placement problem do not hold for `request`.
 pub(crate) fn is_relaxed(request: &PlanRequest<'_>) -> bool {
-    may_split(request) || request.may_schedule()
+    may_split(&request.instance) || request.may_schedule()
 }
 
-fn may_split(request: &PlanRequest<'_>) -> bool {
-    request.can_split() && request.network.devices.len() > 1
+fn may_split(instance: &Instance<'_>) -> bool {
+    instance.can_split() && instance.network.devices.len() > 1
 }
 
 /// What groups take at least.
@@ -70,8 +70,8 @@ impl Relaxation {
         if !is_relaxed(request) {
             return None;
         }
-        let (may_split, may_schedule) = (may_split(request), request.may_schedule());
-        let options = &request.split_options;
+        let (may_split, may_schedule) = (may_split(&request.instance), request.may_schedule());
+        let options = &request.instance.split_options;
         let is_copied = |group: usize| may_split && options.is_constant_group(group);
         let splits: Vec<bool> = (0..unsplit.groups.len())
             .map(|group| is_copied(group) || may_split && !options.group(group).is_empty())
@@ -83,7 +83,7 @@ impl Relaxation {
         let divisible = |(index, _): &(usize, &mut Group)| may_schedule || splits[*index];
         for (index, group) in best.groups.iter_mut().enumerate().filter(divisible) {
             for (device, cost) in (0u32..).map(DeviceId).zip(&mut group.costs) {
-                let rate = |whole: Cost| request.shards.rate(index, device, whole);
+                let rate = |whole: Cost| request.instance.shards.rate(index, device, whole);
                 *cost = cost.map(|whole| Cost { time: Micros(whole.time.0.min(1.0 / rate(whole))), ..whole });
             }
         }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::{
         problem::Objective,
-        request::{choice::Choices, ratios::Ratios},
+        request::{choice::Choices, goal::Goal, ratios::Ratios},
         search::options::Options,
         solve::planner::plan,
         testing::{random_model, with_request},
@@ -220,23 +220,26 @@ mod tests {
             let mut rng = Rng::with_seed(seed);
             let speeds: Vec<f64> = (0..rng.usize(1..=3)).map(|_| 300.0 + 1000.0 * rng.f64()).collect();
             with_request(&random_model(&mut rng), &speeds, |mut request| {
-                request.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
-                for (at, device) in request.network.devices.iter_mut().enumerate() {
+                request.goal.search = Options { seed, budget: Some(60), cut_off: None, ..Options::default() };
+                let instance = request.instance_mut();
+                for (at, device) in instance.network.devices.iter_mut().enumerate() {
                     device.idle = Some(Watts(5.0 * rng.f64()));
-                    let costs = request.costs.iter_mut().filter_map(|row| row[at].as_mut());
+                    let costs = instance.costs.iter_mut().filter_map(|row| row[at].as_mut());
                     costs.for_each(|cost| cost.power = Watts(20.0 * rng.f64()));
                 }
                 if rng.bool() {
-                    let frugal = plan(&PlanRequest { objective: Objective::Memory, ..request.clone() }).unwrap();
+                    let goal = Goal { objective: Objective::Memory, ..request.goal.clone() };
+                    let frugal = plan(&request.with_goal(goal)).unwrap();
                     let peak = frugal.solution.reserved().max().unwrap_or_default();
                     let limit = Bytes((1.02 * peak.0 as f64) as u64);
-                    request.network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
+                    request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(limit));
                 }
                 for objective in [Objective::Energy, Objective::Latency, Objective::Throughput, Objective::Memory] {
                     for ratios in [Ratios::Tuned, Ratios::Equal] {
-                        let request = PlanRequest { objective, ratios, ..request.clone() };
+                        let request = request.with_goal(Goal { objective, ratios, ..request.goal.clone() });
                         let unsplit = request.expand(&Choices::new()).unwrap().problem;
-                        let bounds = bounds(&PlanRequest { objective: Objective::Energy, ..request.clone() }, &unsplit);
+                        let by_energy = Goal { objective: Objective::Energy, ..request.goal.clone() };
+                        let bounds = bounds(&request.with_goal(by_energy), &unsplit);
                         let Ok(found) = plan(&request) else { continue };
                         let energy = found.solution.evaluation.energy;
                         assert!(bounds.energy.value.0 <= energy.0 * (1.0 + 1e-9), "seed {seed}, {objective}: {energy}");

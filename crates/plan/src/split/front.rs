@@ -8,7 +8,7 @@ use crate::{
     candidate::Candidate,
     judge::{no_plan::NoPlan, pipeline_depth, solution::arenas},
     problem::Objective,
-    request::PlanRequest,
+    request::{PlanRequest, goal::Goal},
 };
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -59,19 +59,19 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
         }
     };
     let mut is_complete = true;
-    let stop = request.search.stop;
-    if stop.until().is_some() && request.can_split() && request.is_free() {
+    let stop = request.goal.search.stop;
+    if stop.until().is_some() && request.instance.can_split() && request.goal.is_free() {
         let whole = request.unsplit().with_stop(stop.earlier(WHOLE_SHARE));
         let first = part_of_time(&whole, SEARCHES + 1);
         // Where no plan without splits meets the targets, one with splits may.
         if let Ok(candidate) = nearest(&first, None) {
-            is_complete &= !first.search.stop.is_requested();
+            is_complete &= !first.goal.search.stop.is_requested();
             is_complete &= searched(&whole, candidate, &mut take).is_complete;
         }
     }
     let first = part_of_time(request, SEARCHES + 1);
     let candidate = nearest(&first, None)?;
-    is_complete &= !first.search.stop.is_requested();
+    is_complete &= !first.goal.search.stop.is_requested();
     is_complete &= searched(request, candidate.clone(), &mut take).is_complete;
     if points.is_empty() {
         // None of the searches has met the targets: the nearest says by how much.
@@ -82,7 +82,7 @@ pub fn front(request: &PlanRequest<'_>, mut grown: impl FnMut(&[Point])) -> Resu
 
 /// `request` for the next of `left` searches, which share the time that is left.
 fn part_of_time<'a>(request: &PlanRequest<'a>, left: usize) -> PlanRequest<'a> {
-    request.with_stop(request.search.stop.earlier(1.0 / left.max(1) as f64))
+    request.with_stop(request.goal.search.stop.earlier(1.0 / left.max(1) as f64))
 }
 
 /// What [`searched`] has done.
@@ -102,7 +102,7 @@ fn searched(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(P
         let wanted = part_of_time(wanted, left);
         left = left.saturating_sub(1);
         let candidate = nearest(&wanted, None).ok();
-        is_complete &= !wanted.search.stop.is_requested();
+        is_complete &= !wanted.goal.search.stop.is_requested();
         candidate
     };
     let mut peaks: Vec<Bytes> = first.iter().map(|point| point.peak).collect();
@@ -114,33 +114,34 @@ fn searched(request: &PlanRequest<'_>, first: Candidate, mut found: impl FnMut(P
         }
     };
     for objective in [Objective::Latency, Objective::Throughput, Objective::Memory] {
-        if objective != request.objective && !request.search.stop.is_requested() {
-            take(&mut peaks, search(&PlanRequest { objective, ..request.clone() }));
+        if objective != request.goal.objective && !request.goal.search.stop.is_requested() {
+            take(&mut peaks, search(&request.with_goal(Goal { objective, ..request.goal.clone() })));
         }
     }
     let range = || peaks.iter().map(|peak| peak.0 as f64);
     let (least, most) = (range().fold(f64::INFINITY, f64::min), range().fold(0.0, f64::max));
-    let between = match request.objective {
+    let between = match request.goal.objective {
         Objective::Throughput => Objective::Throughput,
         Objective::Energy => Objective::Energy,
         Objective::Latency | Objective::Memory => Objective::Latency,
     };
     for step in 0..LIMITS {
-        if request.search.stop.is_requested() {
+        if request.goal.search.stop.is_requested() {
             break;
         }
         let limit = Bytes((least * (most / least.max(1.0)).powf(step as f64 / LIMITS as f64)) as u64);
-        let tight = limited_to(&PlanRequest { objective: between, ..request.with_part(SEARCH_PART) }, limit);
+        let mut tight = limited_to(&request.with_part(SEARCH_PART), limit);
+        tight.goal.objective = between;
         take(&mut peaks, search(&tight));
     }
-    is_complete &= !request.search.stop.is_requested();
+    is_complete &= !request.goal.search.stop.is_requested();
     Searched { peaks, is_complete }
 }
 
 /// `request` with at most `limit` of memory on each device.
 fn limited_to<'a>(request: &PlanRequest<'a>, limit: Bytes) -> PlanRequest<'a> {
     let mut tight = request.clone();
-    for device in &mut tight.network.devices {
+    for device in &mut tight.instance_mut().network.devices {
         device.memory = Some(device.memory.map_or(limit, |memory| memory.min(limit)));
     }
     tight
@@ -151,7 +152,7 @@ fn limited_to<'a>(request: &PlanRequest<'a>, limit: Bytes) -> PlanRequest<'a> {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub fn within(request: &PlanRequest<'_>) -> Result<Candidate, NoPlan> {
-    let best = nearest_of(request.objective, alternatives(request)?.candidates);
+    let best = nearest_of(request.goal.objective, alternatives(request)?.candidates);
     best.map_or_else(|| nearest(request, None), Ok)
 }
 
@@ -173,20 +174,20 @@ pub(crate) struct Alternatives {
 /// # Errors
 /// If the tables contradict each other, or some group runs nowhere.
 pub(crate) fn alternatives(request: &PlanRequest<'_>) -> Result<Alternatives, NoPlan> {
-    let alike = request.has_equal_limits();
-    if alike && request.network.devices.first().is_none_or(|device| device.memory.is_none()) {
+    let alike = request.instance.has_equal_limits();
+    if alike && request.instance.network.devices.first().is_none_or(|device| device.memory.is_none()) {
         let candidate = nearest(request, None)?;
         return Ok(Alternatives { evaluations: candidate.evaluations(), candidates: vec![candidate] });
     }
     let mut evaluations = 0;
     let mut free = request.clone();
-    free.network.devices.iter_mut().for_each(|device| device.memory = None);
+    free.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = None);
     let mut front: Vec<Point> = Vec::new();
     let mut closest: Option<Candidate> = None;
     let Searched { peaks, .. } = searched(&free, nearest(&free, None)?, |point| {
         evaluations += point.candidate.evaluations();
         let candidate = limited(request, point.candidate.clone());
-        closest = nearest_of(request.objective, closest.take().into_iter().chain(candidate));
+        closest = nearest_of(request.goal.objective, closest.take().into_iter().chain(candidate));
         // The first stands for all if none meets the targets.
         if point.is_met() || front.is_empty() {
             add(&mut front, point);
@@ -220,17 +221,17 @@ pub(crate) fn nearest_of(objective: Objective, candidates: impl IntoIterator<Ite
 /// if its memory does not fit in 63 bits.
 fn limited(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Candidate> {
     let (problem, solution) = (&mut candidate.expanded.problem, &mut candidate.solution);
-    for (device, given) in problem.devices.iter_mut().zip(&request.network.devices) {
+    for (device, given) in problem.devices.iter_mut().zip(&request.instance.network.devices) {
         device.memory = given.memory;
     }
-    let is_foreign = problem.objective != request.objective;
-    problem.objective = request.objective;
+    let is_foreign = problem.objective != request.goal.objective;
+    problem.objective = request.goal.objective;
     // As many inputs in flight as these limits have room for.
     if solution.in_flight.take().is_some() {
         solution.arenas = arenas(&solution.evaluation.memory).ok()?;
     }
     solution.stream(problem).ok()?;
-    candidate.solution.evaluation.score.value = candidate.value(request.objective);
+    candidate.solution.evaluation.score.value = candidate.value(request.goal.objective);
     bound_by(request, &mut candidate).ok()?;
     if is_foreign {
         // The best plan without splits was found for another objective.
@@ -247,7 +248,7 @@ pub fn is_better(objective: Objective, candidate: &Candidate, other: &Candidate)
 impl Point {
     /// `None` if its memory does not fit in 63 bits.
     fn of(request: &PlanRequest<'_>, mut candidate: Candidate) -> Option<Point> {
-        let is_stream = pipeline_depth::is_stream(request.objective, &request.targets);
+        let is_stream = pipeline_depth::is_stream(request.goal.objective, &request.goal.targets);
         let (solution, problem) = (&mut candidate.solution, &candidate.expanded.problem);
         if is_stream && solution.in_flight.is_none() {
             // The plan for another objective serves one input at a time, and its memory is counted so.

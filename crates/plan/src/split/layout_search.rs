@@ -20,6 +20,7 @@ use crate::{
         PlanRequest,
         choice::{Choice, Choices, Halo},
         costs::Shard,
+        instance::Instance,
         options::Read,
     },
 };
@@ -40,13 +41,14 @@ pub(super) struct Start {
 /// The plan over `devices` that is done first, of those in which a split group is shared by the devices in the ratio of
 /// their numbers in `devices`. `None` if some group runs on none of them, or the request is to stop.
 pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64)]) -> Option<Start> {
-    let table = Table::of(request, devices);
+    let instance = &*request.instance;
+    let table = Table::of(instance, devices);
     let mut states = vec![State::initial(&table)];
-    for group in 0..request.split_options.groups.len() {
-        if request.search.stop.is_requested() {
+    for group in 0..instance.split_options.groups.len() {
+        if request.goal.search.stop.is_requested() {
             return None;
         }
-        if request.split_options.is_constant_group(group) {
+        if instance.split_options.is_constant_group(group) {
             states.iter_mut().for_each(|state| state.skip(&table));
             continue;
         }
@@ -67,12 +69,12 @@ pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64
         states = kept.into_iter().map(|(_, state)| state).collect();
     }
     let best = states.into_iter().next()?;
-    Some(best.start(request))
+    Some(best.start(instance))
 }
 
 /// What does not change during the search.
 struct Table<'r, 'a> {
-    request: &'r PlanRequest<'a>,
+    instance: &'r Instance<'a>,
     devices: &'r [(DeviceId, f64)],
     /// By tensor: the number of the last group that reads it.
     last_read: HashMap<TensorId, usize>,
@@ -153,22 +155,22 @@ impl Drop for Chosen {
 }
 
 impl<'r, 'a> Table<'r, 'a> {
-    fn of(request: &'r PlanRequest<'a>, devices: &'r [(DeviceId, f64)]) -> Table<'r, 'a> {
-        let (options, mut last_read) = (&request.split_options, HashMap::new());
+    fn of(instance: &'r Instance<'a>, devices: &'r [(DeviceId, f64)]) -> Table<'r, 'a> {
+        let (options, mut last_read) = (&instance.split_options, HashMap::new());
         for (group, operators) in options.groups.iter().enumerate() {
             let operands = operators.iter().flat_map(|id| options.graph.operator(*id).operands());
             last_read.extend(operands.map(|tensor| (tensor, group)));
         }
         // Inputs and results of another device than those that compute pass through the first one.
         let place = |device: DeviceId| devices.iter().position(|(d, _)| *d == device).unwrap_or_default();
-        let (source, sink) = (place(request.network.source), place(request.network.sink));
+        let (source, sink) = (place(instance.network.source), place(instance.network.sink));
         let activations = activations(options.graph, is_view);
-        Table { request, devices, last_read, activations, source, sink }
+        Table { instance, devices, last_read, activations, source, sink }
     }
 
     /// The ways to compute a group: whole on each device, and split over as many devices as possible along each axis.
     fn schemes(&self, group: usize) -> Vec<Scheme> {
-        let options = &self.request.split_options;
+        let options = &self.instance.split_options;
         let whole = (0..self.devices.len()).filter_map(|place| self.whole(group, place));
         let split = (0..options.group(group).len())
             .filter_map(|option| (2..=self.devices.len()).rev().find_map(|count| self.split(group, option, count)));
@@ -176,9 +178,9 @@ impl<'r, 'a> Table<'r, 'a> {
     }
 
     fn whole(&self, group: usize, place: usize) -> Option<Scheme> {
-        let options = &self.request.split_options;
+        let options = &self.instance.split_options;
         let (device, _) = self.devices[place];
-        let cost = (*self.request.costs[group].get(device.0 as usize)?)?;
+        let cost = (*self.instance.costs[group].get(device.0 as usize)?)?;
         let mut times = vec![None; self.devices.len()];
         times[place] = Some(cost.time.0);
         let operands = options.groups[group].iter().flat_map(|id| options.graph.operator(*id).operands());
@@ -198,9 +200,9 @@ impl<'r, 'a> Table<'r, 'a> {
 
     /// Option number `option` of a group over the first `count` devices; `None` if it has no such shards.
     fn split(&self, group: usize, option: usize, count: usize) -> Option<Scheme> {
-        let request = self.request;
+        let instance = self.instance;
         let able =
-            |(device, _): &&(DeviceId, f64)| request.costs[group].get(device.0 as usize).is_some_and(Option::is_some);
+            |(device, _): &&(DeviceId, f64)| instance.costs[group].get(device.0 as usize).is_some_and(Option::is_some);
         let devices: Vec<&(DeviceId, f64)> = self.devices.iter().filter(able).take(count).collect();
         if devices.len() < count {
             return None;
@@ -208,14 +210,14 @@ impl<'r, 'a> Table<'r, 'a> {
         let fractions = devices.iter().map(|(_, fraction)| *fraction).collect();
         let devices = devices.iter().map(|(device, _)| *device).collect();
         let choice = Choice { option, fractions, devices, halo: Halo::Exchanged };
-        let (divisions, mut homes) = request.divided(&Choices::from([(group, choice.clone())]));
+        let (divisions, mut homes) = instance.divided(&Choices::from([(group, choice.clone())]));
         let (axis, homes) = homes.remove(&group)?;
         let places: Vec<usize> =
             homes.iter().filter_map(|(device, _)| self.devices.iter().position(|(d, _)| d == device)).collect();
         let mut times = vec![None; self.devices.len()];
         for (place, (device, share)) in places.iter().zip(&homes) {
             let shard = Shard { share: *share, axis, group: Some(group), ..Shard::default() };
-            let costs = request.shards.costs(request.split_options.graph, &shard, &request.costs[group]);
+            let costs = instance.shards.costs(instance.split_options.graph, &shard, &instance.costs[group]);
             times[*place] = Some(costs.get(device.0 as usize).copied().flatten()?.time.0);
         }
         let spread = |by_shard: Vec<Read>| {
@@ -224,13 +226,13 @@ impl<'r, 'a> Table<'r, 'a> {
             read.for_each(|(place, read)| reads[*place] = Some(read));
             reads
         };
-        let reads = request.split_options.reads_of_shards(&request.split_options.groups[group], &divisions);
+        let reads = instance.split_options.reads_of_shards(&instance.split_options.groups[group], &divisions);
         let reads = reads.into_iter().map(|(tensor, by_shard)| (tensor, spread(by_shard))).collect();
-        let parts = match request.split_option(group, option)?.side {
+        let parts = match instance.split_option(group, option)?.side {
             None => Parts::Sums(places.iter().fold(0, |set, place| set | 1 << place)),
             Some(axis) => {
                 let mut ranges = vec![(0, 0); self.devices.len()];
-                let last = divisions.get(request.split_options.groups[group].last()?)?;
+                let last = divisions.get(instance.split_options.groups[group].last()?)?;
                 places.iter().zip(last.ranges()).for_each(|(place, range)| ranges[*place] = (range.start, range.end));
                 Parts::Ranges { axis, ranges: ranges.into() }
             }
@@ -241,14 +243,14 @@ impl<'r, 'a> Table<'r, 'a> {
     }
 
     fn is_external(&self, group: usize, tensor: TensorId) -> bool {
-        let options = &self.request.split_options;
+        let options = &self.instance.split_options;
         let inside = options.graph.producer(tensor).is_some_and(|by| options.group_of(by) == Some(group));
         !inside && !options.is_weight(tensor)
     }
 
     /// The results of a group that later groups or the caller read.
     fn outputs(&self, group: usize) -> impl Iterator<Item = TensorId> {
-        let options = &self.request.split_options;
+        let options = &self.instance.split_options;
         let all = options.groups[group].iter().flat_map(|id| options.graph.operator(*id).outputs.iter().copied());
         all.filter(move |tensor| {
             let later = self.last_read.get(tensor).is_some_and(|last| *last > group);
@@ -257,18 +259,18 @@ impl<'r, 'a> Table<'r, 'a> {
     }
 
     fn bytes(&self, tensor: TensorId) -> f64 {
-        self.request.split_options.graph.tensor(tensor).ty.bytes().map_or(0.0, |bytes| bytes.0 as f64)
+        self.instance.split_options.graph.tensor(tensor).ty.bytes().map_or(0.0, |bytes| bytes.0 as f64)
     }
 
     /// Which part of a tensor `length` positions of an axis are.
     fn part(&self, tensor: TensorId, axis: usize, length: u64) -> f64 {
-        let shape = &self.request.split_options.graph.tensor(tensor).ty.shape;
+        let shape = &self.instance.split_options.graph.tensor(tensor).ty.shape;
         shape.get(axis).and_then(|d| d.get()).map_or(1.0, |size| length as f64 / size.max(1) as f64)
     }
 
     /// When `bytes` of a tensor that device `from` has at `ready` are on device `to`; `None` if it cannot send there.
     fn send(&self, links: &mut [f64], tensor: TensorId, [from, to]: [usize; 2], ready: f64, bytes: f64) -> Option<f64> {
-        let network = &self.request.network;
+        let network = &self.instance.network;
         let index = |place: usize| self.devices[place].0.0 as usize;
         if from == to || bytes <= 0.0 {
             return Some(ready);
@@ -299,7 +301,7 @@ impl State {
         let held = Held { layout, ready: vec![0.0; count] };
         let read = |tensor: &TensorId| table.last_read.contains_key(tensor);
         State {
-            tensors: table.request.split_options.graph.inputs().filter(read).map(|t| (t, held.clone())).collect(),
+            tensors: table.instance.split_options.graph.inputs().filter(read).map(|t| (t, held.clone())).collect(),
             clocks: vec![0.0; count],
             links: vec![0.0; count * count],
             results: 0.0,
@@ -309,7 +311,7 @@ impl State {
 
     /// Leaves out a group that depends on parameters alone: the readers of its results compute them.
     fn skip(&mut self, table: &Table<'_, '_>) {
-        let device = table.devices.first().map_or(table.request.network.source, |(device, _)| *device);
+        let device = table.devices.first().map_or(table.instance.network.source, |(device, _)| *device);
         self.chosen = Some(Rc::new(Chosen { choice: None, device, before: self.chosen.take() }));
     }
 
@@ -339,7 +341,7 @@ impl State {
             }
             next.tensors.insert(*tensor, gathered);
         }
-        let per_byte = table.request.shards.rule.per_byte;
+        let per_byte = table.instance.shards.rule.per_byte;
         for (place, time) in scheme.times.iter().enumerate() {
             if let Some(time) = time {
                 next.clocks[place] = starts[place] + copied[place] * per_byte + time;
@@ -348,7 +350,7 @@ impl State {
         next.tensors.retain(|tensor, _| table.last_read.get(tensor).is_some_and(|last| *last > group));
         for (tensor, layout) in &scheme.outputs {
             let held = Held { layout: layout.clone(), ready: next.clocks.clone() };
-            if table.request.split_options.graph.outputs.contains(tensor) {
+            if table.instance.split_options.graph.outputs.contains(tensor) {
                 let (arrival, _) = next.fetch(table, *tensor, &held, table.sink, &Read::Whole)?;
                 next.results = next.results.max(arrival);
             }
@@ -414,9 +416,9 @@ impl State {
         Some((arrival, copied))
     }
 
-    fn start(self, request: &PlanRequest<'_>) -> Start {
-        let groups = request.split_options.groups.len();
-        let mut start = Start { choices: Choices::new(), whole: vec![request.network.source; groups] };
+    fn start(self, instance: &Instance<'_>) -> Start {
+        let groups = instance.split_options.groups.len();
+        let mut start = Start { choices: Choices::new(), whole: vec![instance.network.source; groups] };
         let mut chosen = self.chosen.as_deref();
         for group in (0..groups).rev() {
             let Some(of) = chosen else { break };

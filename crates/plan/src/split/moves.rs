@@ -24,7 +24,7 @@ const SEGMENTS: usize = 8;
 impl Search<'_, '_> {
     /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
     pub(super) fn unsplit(&mut self, at: &mut Incumbent, devices: &[(DeviceId, f64)]) {
-        let groups = self.request.split_options.groups.len();
+        let groups = self.request.instance.split_options.groups.len();
         let mut length = groups.div_ceil(2);
         while length >= 1 && !self.is_over() {
             for begin in (0..groups).step_by(length) {
@@ -37,7 +37,7 @@ impl Search<'_, '_> {
                 let before: Vec<DeviceId> = self.whole[segment.clone()].to_vec();
                 for (device, _) in devices.iter().take(2) {
                     for group in segment.clone() {
-                        if self.request.costs[group][device.0 as usize].is_some() {
+                        if self.request.instance.costs[group][device.0 as usize].is_some() {
                             self.whole[group] = *device;
                         }
                     }
@@ -54,8 +54,8 @@ impl Search<'_, '_> {
 
     /// Splits segments of groups, including whole groups, along another axis where that improves the plan.
     pub(super) fn change_axis(&mut self, at: &mut Incumbent) {
-        let groups = self.request.split_options.groups.len();
-        let options = (0..groups).flat_map(|group| self.request.split_options.group(group));
+        let groups = self.request.instance.split_options.groups.len();
+        let options = (0..groups).flat_map(|group| self.request.instance.split_options.group(group));
         let sides: BTreeSet<Option<usize>> = options.map(|option| option.side).collect();
         for segment in segments(groups, groups) {
             for side in &sides {
@@ -79,12 +79,12 @@ impl Search<'_, '_> {
         for group in segment.clone() {
             let before = choices.range(..=group).next_back();
             let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
-            let costs = &self.request.costs[group];
+            let costs = &self.request.instance.costs[group];
             let able = |d: &DeviceId| costs.get(d.0 as usize).is_some_and(Option::is_some);
             if *at != group && !like.devices.iter().all(able) {
                 continue;
             }
-            let options = self.request.split_options.group(group);
+            let options = self.request.instance.split_options.group(group);
             let fits = |number: &usize| {
                 let option = &options[*number];
                 option.side == side && option.size / option.grain >= like.devices.len() as u64
@@ -103,11 +103,11 @@ impl Search<'_, '_> {
     /// Lets shards compute halos themselves, or receive them, in overlapping segments of every length, if that improves the
     /// plan.
     pub(super) fn change_halos(&mut self, at: &mut Incumbent) {
-        if self.request.halo.is_some() {
+        if self.request.goal.halo.is_some() {
             return;
         }
-        let groups = self.request.split_options.groups.len();
-        let mut divided = self.request.divided(&at.choices).0;
+        let groups = self.request.instance.split_options.groups.len();
+        let mut divided = self.request.instance.divided(&at.choices).0;
         for segment in overlapping(groups) {
             for halo in [Halo::Recomputed, Halo::Exchanged] {
                 if self.is_over() {
@@ -119,7 +119,7 @@ impl Search<'_, '_> {
                 let mut next = at.choices.clone();
                 next.range_mut(segment.clone()).for_each(|(_, choice)| choice.halo = halo);
                 // Where nothing reads more than its share, there is no halo.
-                let divided_next = self.request.divided(&next).0;
+                let divided_next = self.request.instance.divided(&next).0;
                 if divided_next == divided {
                     continue;
                 }
@@ -134,10 +134,10 @@ impl Search<'_, '_> {
     /// Divides the shares of segments of groups into pieces, or joins these, where that improves the plan.
     pub(super) fn divide_shares(&mut self, at: &mut Incumbent) {
         // A halo is recomputed by a shard in one piece.
-        if self.request.halo == Some(Halo::Recomputed) {
+        if self.request.goal.halo == Some(Halo::Recomputed) {
             return;
         }
-        let groups = self.request.split_options.groups.len();
+        let groups = self.request.instance.split_options.groups.len();
         for segment in segments(groups, SEGMENTS) {
             let mut joined = at.choices.clone();
             joined.range_mut(segment.clone()).for_each(|(_, choice)| *choice = choice.in_one_piece());
@@ -153,7 +153,7 @@ impl Search<'_, '_> {
                 let mut next = at.choices.clone();
                 for (group, choice) in next.range_mut(segment.clone()) {
                     let fits = |choice: &Choice| {
-                        let option = self.request.split_option(*group, choice.option);
+                        let option = self.request.instance.split_option(*group, choice.option);
                         option.is_some_and(|option| option.size / option.grain >= choice.devices.len() as u64)
                     };
                     if let Some(divided) = in_pieces(choice, pieces).filter(fits) {
@@ -174,7 +174,7 @@ impl Search<'_, '_> {
     /// Sets the fraction of one device to each of [`SHARES`], in overlapping segments of every length, if that improves
     /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
     pub(super) fn set_fractions(&mut self, at: &mut Incumbent) {
-        let groups = self.request.split_options.groups.len();
+        let groups = self.request.instance.split_options.groups.len();
         for segment in overlapping(groups) {
             let first = at.choices.range(segment.clone()).next();
             let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
@@ -200,7 +200,7 @@ impl Search<'_, '_> {
 
     /// Scales fractions by each of `steps`: in the whole model, then in halves of it, and so on.
     pub(super) fn tune_ratios(&mut self, at: &mut Incumbent, steps: &[f64]) {
-        let groups = self.request.split_options.groups.len();
+        let groups = self.request.instance.split_options.groups.len();
         for step in steps {
             for segment in segments(groups, SEGMENTS) {
                 self.tune(at, &segment, *step);

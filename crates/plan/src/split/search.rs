@@ -20,6 +20,7 @@ use crate::{
         PlanRequest,
         choice::{Choice, Choices, Halo},
         expand::Expanded,
+        goal::Goal,
         options::{Need, SplitOption},
         ratios::speeds,
     },
@@ -75,10 +76,10 @@ pub fn search(
     budget: u64,
     before: Option<&Choices>,
 ) -> Option<Incumbent> {
-    if request.halo.is_some() || before.is_some() {
+    if request.goal.halo.is_some() || before.is_some() {
         return search_from(request, whole, score, budget, before);
     }
-    let exchanging = PlanRequest { halo: Some(Halo::Exchanged), ..request.clone() };
+    let exchanging = request.with_goal(Goal { halo: Some(Halo::Exchanged), ..request.goal.clone() });
     let exchange = || search_from(&exchanging, whole, score, budget, None);
     let (exchanged, free) = thread::scope(|scope| {
         let other = thread::Builder::new().spawn_scoped(scope, exchange);
@@ -168,7 +169,7 @@ impl Search<'_, '_> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.spent >= self.limit.min(self.budget) || self.request.search.stop.is_requested()
+        self.spent >= self.limit.min(self.budget) || self.request.goal.search.stop.is_requested()
     }
 
     /// The plans to go on from, the best first: see the module's head.
@@ -187,8 +188,9 @@ impl Search<'_, '_> {
                     self.whole = whole;
                     let mut recomputed = choices.clone();
                     recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);
-                    let differ = self.request.divided(&recomputed).0 != self.request.divided(&choices).0;
-                    let tried = match self.request.halo {
+                    let instance = &self.request.instance;
+                    let differ = instance.divided(&recomputed).0 != instance.divided(&choices).0;
+                    let tried = match self.request.goal.halo {
                         None if differ => vec![choices, recomputed],
                         None | Some(Halo::Exchanged) => vec![choices],
                         Some(Halo::Recomputed) => vec![recomputed],
@@ -224,12 +226,13 @@ impl Search<'_, '_> {
 
     /// The fastest devices, two to all of them.
     fn subsets(&self) -> Vec<Vec<(DeviceId, f64)>> {
-        let speeds = speeds(&self.request.costs, self.request.network.devices.len());
+        let instance = &self.request.instance;
+        let speeds = speeds(&instance.costs, instance.network.devices.len());
         let mut fast: Vec<(DeviceId, f64)> = (0u32..).map(DeviceId).zip(speeds).collect();
         fast.retain(|(_, speed)| *speed > 0.0);
         // Of equal devices the source first: it needs no transfer of the inputs.
         fast.sort_by(|a, b| {
-            let far = |d: DeviceId| (d != self.request.network.source, d);
+            let far = |d: DeviceId| (d != instance.network.source, d);
             b.1.total_cmp(&a.1).then(far(a.0).cmp(&far(b.0)))
         });
         let most = fast.len().min(MAX_DEVICES);
@@ -238,16 +241,17 @@ impl Search<'_, '_> {
 
     /// Every group that can be split, along the axis that needs the least from elsewhere.
     fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
+        let instance = &self.request.instance;
         let mut lies: BTreeMap<TensorId, Option<usize>> = BTreeMap::new();
         let mut choices = Choices::new();
-        for (group, operators) in self.request.split_options.groups.iter().enumerate() {
+        for (group, operators) in instance.split_options.groups.iter().enumerate() {
             let able: Vec<&(DeviceId, f64)> =
-                devices.iter().filter(|(d, _)| self.request.costs[group][d.0 as usize].is_some()).collect();
+                devices.iter().filter(|(d, _)| instance.costs[group][d.0 as usize].is_some()).collect();
             if able.len() < 2 {
                 continue;
             }
             let fits = |option: &&SplitOption| option.size / option.grain >= able.len() as u64;
-            let options = self.request.split_options.group(group);
+            let options = instance.split_options.group(group);
             let priced = options
                 .iter()
                 .enumerate()
@@ -255,7 +259,7 @@ impl Search<'_, '_> {
                 .map(|(number, option)| (number, option, self.exchange(group, option, &lies, able.len() as f64)));
             let best = priced.min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.size.min(64).cmp(&a.1.size.min(64))));
             let Some((number, option, _)) = best else { continue };
-            let outputs = operators.iter().flat_map(|id| &self.request.split_options.graph.operator(*id).outputs);
+            let outputs = operators.iter().flat_map(|id| &instance.split_options.graph.operator(*id).outputs);
             lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side)));
             let fractions = able.iter().map(|(_, speed)| *speed).collect();
             let devices = able.iter().map(|(d, _)| *d).collect();
@@ -267,14 +271,15 @@ impl Search<'_, '_> {
     /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
     /// tensors made so far are split; those that it lacks are whole on one device.
     fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<usize>>, n: f64) -> f64 {
-        let graph = self.request.split_options.graph;
+        let options = &self.request.instance.split_options;
+        let graph = options.graph;
         let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);
         let read = option.reads.iter().map(|(tensor, need)| match (need, lies.get(tensor)) {
             (Need::Whole, _) => (n - 1.0) * size(tensor),
             (Need::Part(axis), Some(Some(side))) if axis == side => 0.0,
             (Need::Part(_) | Need::First, _) => (1.0 - 1.0 / n) * size(tensor),
         });
-        let last = self.request.split_options.groups[group].last().map(|id| graph.operator(*id));
+        let last = options.groups[group].last().map(|id| graph.operator(*id));
         let made: f64 = last.iter().flat_map(|operator| &operator.outputs).map(size).sum();
         let summed = if option.side.is_none() { n * made } else { 0.0 };
         read.sum::<f64>() + summed

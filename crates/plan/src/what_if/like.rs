@@ -85,7 +85,7 @@ pub fn check_rules(
 mod tests {
     use super::*;
     use crate::{
-        request::{PlanRequest, ratios::Ratios},
+        request::{goal::Goal, ratios::Ratios},
         testing::{CONVOLUTIONS, with_request},
     };
 
@@ -107,13 +107,13 @@ mod tests {
                 splits_of(&other, hash, granularity, &names(devices)).map_err(|error| error.to_string())
             };
             let swapped = Split { devices: vec![DeviceId(2), DeviceId(0)], ..split };
-            assert_eq!(found("abc", request.granularity, &["s1/cpu", "new/cpu", "s0/cpu"]), Ok(vec![swapped]));
+            assert_eq!(found("abc", request.instance.granularity, &["s1/cpu", "new/cpu", "s0/cpu"]), Ok(vec![swapped]));
             for (hash, granularity, devices, want) in [
-                ("abd", request.granularity, &["s0/cpu", "s1/cpu"][..], "it is a plan of "),
+                ("abd", request.instance.granularity, &["s0/cpu", "s1/cpu"][..], "it is a plan of "),
                 ("abc", Granularity::Fused, &["s0/cpu", "s1/cpu"], "give option `granularity`"),
                 (
                     "abc",
-                    request.granularity,
+                    request.instance.granularity,
                     &["s0/cpu", "s2/cpu"],
                     "splits over s1/cpu, which does not exist; available: s0/cpu",
                 ),
@@ -130,7 +130,8 @@ mod tests {
             let tuned = crate::plan(&request).unwrap();
             assert!(!tuned.splits.is_empty());
             let like = |ratios| {
-                let request = PlanRequest { ratios, like: Some(tuned.splits.clone()), ..request.clone() };
+                let request =
+                    request.with_goal(Goal { ratios, like: Some(tuned.splits.clone()), ..request.goal.clone() });
                 let plan = crate::plan(&request).unwrap().to_plan(&request).unwrap();
                 let axes = |splits: &[Split]| -> Vec<_> { splits.iter().map(|s| (s.operator, s.axis)).collect() };
                 assert_eq!(axes(&plan.splits), axes(&tuned.splits), "{ratios}");

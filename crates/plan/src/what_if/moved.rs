@@ -24,7 +24,7 @@ use crate::{
         placement::Placement,
         rule::{NoSuchGroup, UnknownDevice, named},
     },
-    request::{PlanRequest, choice::Choices, costs::SAME_SHARE, expand::Expanded},
+    request::{PlanRequest, choice::Choices, costs::SAME_SHARE, expand::Expanded, goal::Goal},
     split::strategy::choices_like,
 };
 
@@ -156,31 +156,32 @@ pub fn movable(other: &Plan, moves: &[Move]) -> Result<(), MoveError> {
 }
 
 /// `other`, a plan of the same model over the devices of `request`, as it is and after `moves`. `request` has the costs of
-/// groups and shards, and as [`PlanRequest::like`] the splits of `other`.
+/// groups and shards, and as [`Goal::like`] the splits of `other`.
 ///
 /// # Errors
 /// If `other` cannot be taken over, or a group cannot be moved.
 pub fn moved(request: &PlanRequest<'_>, other: &Plan, moves: &[Move]) -> Result<Moved, MoveError> {
     movable(other, moves)?;
-    let devices: Vec<String> = request.device_names().iter().map(DeviceName::to_string).collect();
-    let names = request.group_names();
+    let devices: Vec<String> = request.instance.device_names().iter().map(DeviceName::to_string).collect();
+    let names = request.instance.group_names();
     let targets = targets(moves, &names, &devices)?;
     // A plan of other targets is judged by its own.
     // The profiles may tell less than those that the plan was made from.
-    let without = if other.objective == Objective::Energy { request.without_energy() } else { Vec::new() };
+    let without = if other.objective == Objective::Energy { request.instance.without_energy() } else { Vec::new() };
     let objective = if without.is_empty() { other.objective } else { Objective::Latency };
-    let mut request = PlanRequest { objective, targets: other.targets, ..request.clone() };
-    request.network.set_transfer_format(other.transfer);
+    let mut request = request.with_goal(Goal { objective, targets: other.targets, ..request.goal.clone() });
+    let network = &mut request.instance_mut().network;
+    network.set_transfer_format(other.transfer);
     // The times of its groups have in them what transfers take of devices.
-    request.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
-    let choices = choices_like(&request, request.like.as_deref().unwrap_or_default())?;
+    network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
+    let choices = choices_like(&request.instance, request.goal.like.as_deref().unwrap_or_default())?;
     let run = OtherPlan::of(&request, other, &choices)?;
     let before = run.candidate(&request, &choices, &HashMap::new())?;
     let kept = choices.iter().filter(|(group, _)| !targets.contains_key(group));
     let kept: Choices = kept.map(|(group, choice)| (*group, choice.clone())).collect();
     for wish in moves {
         let group = targets.iter().find(|(group, device)| {
-            names[**group].is_called(&wish.groups) && request.costs[**group][device.0 as usize].is_none()
+            names[**group].is_called(&wish.groups) && request.instance.costs[**group][device.0 as usize].is_none()
         });
         if let Some((group, _)) = group {
             return Err(MoveError::Unable { wish: wish.clone(), group: names[*group].label() });
@@ -241,7 +242,7 @@ impl OtherPlan {
             all.sort_by_key(|division| division.0);
             all
         };
-        if !is_same || divisions(&request.splits(&expanded)) != divisions(&other.splits) {
+        if !is_same || divisions(&request.instance.splits(&expanded)) != divisions(&other.splits) {
             return Err(MoveError::Foreign);
         }
         let here = |id: DeviceId| {
@@ -320,7 +321,7 @@ impl OtherPlan {
             (start.0.max(0.0).to_bits(), position)
         });
         let solution = evaluate(&expanded.problem, Placement { devices, order })?;
-        let splits = request.splits(&expanded);
+        let splits = request.instance.splits(&expanded);
         Ok(Candidate::split(solution, expanded, splits, choices.clone(), choices.clone()))
     }
 
@@ -374,7 +375,7 @@ mod tests {
             with_request(CONVOLUTIONS, speeds, |mut request| {
                 let made = plan(&request).unwrap();
                 let other = made.to_plan(&request).unwrap();
-                request.like = Some(other.splits.clone());
+                request.goal.like = Some(other.splits.clone());
                 let same = moved(&request, &other, &[]).unwrap();
                 for candidate in [&same.before, &same.after] {
                     let again = candidate.to_plan(&request).unwrap();
@@ -394,7 +395,7 @@ mod tests {
         with_request(CONVOLUTIONS, &[1000.0, 500.0], |mut request| {
             let other = plan(&request).unwrap().to_plan(&request).unwrap();
             assert!(other.splits.iter().any(|split| split.operator.0 == 0));
-            request.like = Some(other.splits.clone());
+            request.goal.like = Some(other.splits.clone());
             for group in 0..3u32 {
                 let made = moved(&request, &other, &[wish(&format!("#{group}=s1/cpu"))]).unwrap();
                 assert_eq!((made.groups.len(), made.groups[0].id, made.groups[0].to.as_str()), (1, group, "s1/cpu"));
@@ -418,11 +419,11 @@ mod tests {
             let mut other = plan(&request).unwrap().to_plan(&request).unwrap();
             let profiled = other.groups[1].time_us;
             other.groups.iter_mut().for_each(|group| group.time_us = Micros(2.0 * group.time_us.0));
-            request.like = Some(Vec::new());
+            request.goal.like = Some(Vec::new());
             let there = if other.groups[1].device == DeviceId(0) { "s1/cpu" } else { "s0/cpu" };
             let made = moved(&request, &other, &[wish(&format!("nn.relu_1={there}"))]).unwrap();
             let after = made.after.to_plan(&request).unwrap();
-            let cost = request.costs[1][after.groups[1].device.0 as usize].unwrap().time;
+            let cost = request.instance.costs[1][after.groups[1].device.0 as usize].unwrap().time;
             assert!(cost != profiled && (after.groups[1].time_us.0 / (2.0 * cost.0) - 1.0).abs() < 1e-9);
         });
     }
@@ -430,10 +431,10 @@ mod tests {
     #[test]
     fn plans_with_schedules_are_not_moved_but_made_again() {
         with_request(WIDE, &[1000.0], |mut request| {
-            request.network.devices[0].memory = Some(Bytes(3 << 20));
+            request.instance_mut().network.devices[0].memory = Some(Bytes(3 << 20));
             let other = plan(&request).unwrap().to_plan(&request).unwrap();
             assert!(!other.schedules.is_empty());
-            request.like = Some(other.splits.clone());
+            request.goal.like = Some(other.splits.clone());
             let error = moved(&request, &other, &[wish("#2=s0/cpu"), wish("tanh_4=s0/cpu")]).unwrap_err();
             assert_eq!(
                 error.to_string(),
@@ -446,9 +447,9 @@ mod tests {
     #[test]
     fn wishes_that_cannot_be_granted_are_told_precisely() {
         with_request(CONVOLUTIONS, &[1000.0, 500.0], |mut request| {
-            request.costs[1][1] = None;
+            request.instance_mut().costs[1][1] = None;
             let other = plan(&request).unwrap().to_plan(&request).unwrap();
-            request.like = Some(other.splits.clone());
+            request.goal.like = Some(other.splits.clone());
             for (wishes, want) in [
                 (&["#3=s1/cpu"][..], "option `move=#3=s1/cpu`: there is no group #3; the model has 3 groups"),
                 (&["nn.conv2d=s1/cpu"], "`nn.conv2d` is 2 groups: #0 nn.conv2d_0, #2 nn.conv2d_2; name one"),

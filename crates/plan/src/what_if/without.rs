@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use crate::{
     candidate::Candidate,
-    request::{PlanRequest, ratios::Ratios},
+    request::{PlanRequest, goal::Goal, ratios::Ratios},
     split::solve::solve,
 };
 
@@ -18,14 +18,14 @@ pub struct Without {
 
 /// What the objective's value would be without each server that `candidate` uses, those of source and sink apart.
 pub fn without(request: &PlanRequest<'_>, candidate: &Candidate) -> Vec<Without> {
-    let network = &request.network;
+    let network = &request.instance.network;
     let server = |device: u32| network.devices[device as usize].server.as_str();
     let used: BTreeSet<&str> =
         candidate.solution.evaluation.task_graph.tasks.iter().map(|task| server(task.device.0)).collect();
     let needed = [server(network.source.0), server(network.sink.0)];
     let spared = |name: &str| {
-        let mut less = PlanRequest { ratios: Ratios::Tuned, like: None, ..request.clone() };
-        for row in &mut less.costs {
+        let mut less = request.with_goal(Goal { ratios: Ratios::Tuned, like: None, ..request.goal.clone() });
+        for row in &mut less.instance_mut().costs {
             for (device, cost) in network.devices.iter().zip(row) {
                 *cost = cost.filter(|_| device.server != name);
             }

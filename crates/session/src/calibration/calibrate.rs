@@ -155,7 +155,7 @@ impl CalibrationRun<'_> {
         let (deployment, record) = perform(&context, &made, repeat, 1).await?;
         let known = |group: u32, device: DeviceId| {
             let of = candidate.expanded.of.get(group as usize).copied().flatten()?;
-            let cost = request.costs[of][device.0 as usize]?;
+            let cost = request.instance.costs[of][device.0 as usize]?;
             Some(Known { isolated: cost.time, weights: self.model.items[of].parameter_bytes })
         };
         for (device, steps) in samples(&made, &deployment, &record, known) {

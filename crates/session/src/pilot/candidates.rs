@@ -1,7 +1,7 @@
 //! Further candidates to run after the planner's first: simpler plans, which are predicted well, and other ratios.
 
 use edgecut_plan::{
-    Candidate, PlanRequest,
+    Candidate, Goal, PlanRequest,
     no_plan::Shortage,
     planner,
     problem::Objective,
@@ -21,7 +21,7 @@ pub(super) fn keeps_memory(candidate: &Candidate) -> bool {
 pub(super) fn add_alternatives(request: &PlanRequest<'_>, options: &PilotOptions, candidates: &mut Vec<Candidate>) {
     if candidates.iter().all(Candidate::is_scheduled) {
         let found = [split::nearest(request, None), front::within(request)].into_iter().flatten();
-        let better = |a, b| if front::is_better(request.objective, &b, &a) { b } else { a };
+        let better = |a, b| if front::is_better(request.goal.objective, &b, &a) { b } else { a };
         candidates.extend(found.filter(keeps_memory).reduce(better));
     }
     if !candidates.iter().any(|candidate| !candidate.is_scheduled() && candidate.splits.is_empty()) {
@@ -33,21 +33,22 @@ pub(super) fn add_alternatives(request: &PlanRequest<'_>, options: &PilotOptions
         candidates.extend(unscheduled.or_else(scheduled));
     }
     let is_single = |candidate: &Candidate| !candidate.is_scheduled() && candidate.uses_one_device();
-    if request.objective != Objective::Memory && !candidates.iter().any(is_single) {
+    if request.goal.objective != Objective::Memory && !candidates.iter().any(is_single) {
         candidates.extend(on_one_device(request, options));
     }
 }
 
 /// The best plan for one device, of the devices that are fastest alone.
 fn on_one_device(request: &PlanRequest<'_>, options: &PilotOptions) -> Option<Candidate> {
-    let speeds = speeds(&request.costs, request.network.devices.len());
-    let computes_all = |device: &usize| request.costs.iter().all(|row| row.get(*device).is_some_and(Option::is_some));
+    let instance = &request.instance;
+    let speeds = speeds(&instance.costs, instance.network.devices.len());
+    let computes_all = |device: &usize| instance.costs.iter().all(|row| row.get(*device).is_some_and(Option::is_some));
     let mut devices: Vec<usize> = (0..speeds.len()).filter(computes_all).collect();
     devices.sort_by(|a, b| speeds[*b].total_cmp(&speeds[*a]));
     let plan = |device: &usize| {
         let mut pinned = request.unsplit().with_part(options.side_search_part);
-        let device = request.network.devices[*device].device_name().to_string();
-        pinned.restrict(&[Rule { kind: RuleKind::Pin, groups: "*".into(), device }]);
+        let device = instance.network.devices[*device].device_name().to_string();
+        pinned.instance_mut().restrict(&[Rule { kind: RuleKind::Pin, groups: "*".into(), device }]);
         split::nearest(&pinned, None).ok().filter(keeps_memory)
     };
     let found = devices.iter().take(options.single_devices).filter_map(plan);
@@ -61,11 +62,13 @@ pub(super) fn by_ratio_rules(
     options: &PilotOptions,
     candidate: &Candidate,
 ) -> Vec<Candidate> {
-    if candidate.splits.is_empty() || !request.is_free() {
+    if candidate.splits.is_empty() || !request.goal.is_free() {
         return Vec::new();
     }
-    let like = PlanRequest { like: Some(candidate.splits.clone()), ..request.with_part(options.side_search_part) };
+    let mut like = request.with_part(options.side_search_part);
+    like.goal.like = Some(candidate.splits.clone());
     let rules = [Ratios::Equal, Ratios::Proportional].into_iter();
-    let found = rules.filter_map(|ratios| split::nearest(&PlanRequest { ratios, ..like.clone() }, None).ok());
+    let with_ratios = |ratios| like.with_goal(Goal { ratios, ..like.goal.clone() });
+    let found = rules.filter_map(|ratios| split::nearest(&with_ratios(ratios), None).ok());
     found.filter(keeps_memory).collect()
 }

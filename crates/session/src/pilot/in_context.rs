@@ -241,15 +241,16 @@ impl InContextCosts {
     /// `request` at these costs.
     pub fn applied_to<'a>(&self, request: &PlanRequest<'a>) -> PlanRequest<'a> {
         let mut request = request.clone();
+        let instance = request.instance_mut();
         if self.is_informed() {
             // What was measured in runs has in it what transfers take of devices.
-            request.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
-            for link in &mut request.network.links {
+            instance.network.devices.iter_mut().for_each(|device| device.handling = Handling::default());
+            for link in &mut instance.network.links {
                 link.cost.latency = (link.cost.latency - link.overhead).max(Micros::ZERO);
                 link.overhead = Micros::ZERO;
             }
         }
-        let devices = (0..request.network.devices.len() as u32).map(DeviceId);
+        let devices = (0..instance.network.devices.len() as u32).map(DeviceId);
         let slowdowns = self.slowdowns();
         let mut all = Slowdown::default();
         for slowdown in slowdowns.values() {
@@ -260,28 +261,28 @@ impl InContextCosts {
             let own = slowdowns.get(&device).copied().unwrap_or_default();
             let whole = [own.whole, own.parts, all.whole, all.parts].into_iter().find_map(Times::ratio).unwrap_or(1.0);
             let shards = [own.parts, all.parts].into_iter().find_map(Times::ratio).unwrap_or(whole);
-            for row in &mut request.costs {
+            for row in &mut instance.costs {
                 if let Some(Some(cost)) = row.get_mut(device.0 as usize) {
                     cost.time = Micros(cost.time.0 * whole);
                 }
             }
-            request.shards.scale(device, shards);
+            instance.shards.scale(device, shards);
         }
         for ((device, group), times) in &self.whole {
-            if let Some(Some(cost)) = request.costs.get_mut(*group).and_then(|row| row.get_mut(device.0 as usize)) {
+            if let Some(Some(cost)) = instance.costs.get_mut(*group).and_then(|row| row.get_mut(device.0 as usize)) {
                 cost.time = times.in_context;
             }
         }
         for shard in &self.shards {
-            request.shards.retime(shard.device, shard.group, shard.axis, shard.share, shard.copied, shard.cost);
+            instance.shards.retime(shard.device, shard.group, shard.axis, shard.share, shard.copied, shard.cost);
         }
         if let Some(contention) = self.contention {
-            for cost in request.costs.iter_mut().flatten().flatten() {
+            for cost in instance.costs.iter_mut().flatten().flatten() {
                 cost.time = Micros(cost.time.0 * contention);
             }
-            devices.for_each(|device| request.shards.scale(device, contention));
+            devices.for_each(|device| instance.shards.scale(device, contention));
         }
-        for link in &mut request.network.links {
+        for link in &mut instance.network.links {
             if let Some((cost, wake)) = self.links.get(&link.name) {
                 (link.cost, link.overhead) = (*cost, *wake);
                 link.cost.latency += *wake;
@@ -289,7 +290,7 @@ impl InContextCosts {
             link.cost.latency += self.exchange_overhead;
             link.overhead += self.exchange_overhead;
         }
-        request.estimated.retain(|(device, group)| !self.has(*device, *group));
+        instance.estimated.retain(|(device, group)| !self.has(*device, *group));
         request
     }
 

@@ -63,7 +63,7 @@ impl MemoryReserve {
     /// `request` with lower limits.
     pub fn applied_to<'a>(&self, request: &PlanRequest<'a>) -> PlanRequest<'a> {
         let mut less = request.clone();
-        for device in &mut less.network.devices {
+        for device in &mut less.instance_mut().network.devices {
             if let Some(limit) = self.limits.get(&device.device_name()) {
                 device.memory = Some(device.memory.map_or(*limit, |own| own.min(*limit)));
             }
@@ -73,7 +73,7 @@ impl MemoryReserve {
 
     /// A candidate for lower limits, with those that `request` has.
     pub fn restored(mut candidate: Candidate, request: &PlanRequest<'_>) -> Candidate {
-        candidate.expanded.problem.devices.clone_from(&request.network.devices);
+        candidate.expanded.problem.devices.clone_from(&request.instance.network.devices);
         candidate
     }
 }

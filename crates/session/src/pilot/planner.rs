@@ -30,19 +30,19 @@ pub fn plan_on_agents<'a>(
     options: &PilotOptions,
     progress: &dyn Fn(PlanEvent),
 ) -> Result<PilotPlan<'a>, PlanningError> {
-    let known = PlanRequest { shards: shards.costs(), ..request.clone() };
+    let known = request.with_shards(shards.costs());
     // Costs of profiles prove nothing of times that are measured in runs.
     let is_final = |shortage: &Shortage| options.rounds == 0 || !shortage.is_of_time();
     if planner::proof(&known)?.iter().any(is_final) {
         return Ok(PilotPlan { candidate: planner::plan(&known)?, request: known });
     }
-    let stop = request.search.stop;
+    let stop = request.goal.search.stop;
     let searched = request.with_stop(stop.earlier(options.search_share));
     let mut replanner = Replanner { agents, options, progress, request: &searched, shards };
     let (mut first, request) = replanner.plan()?;
     let request = request.with_stop(stop);
     let is_short = !first.solution.missed.is_empty() && (options.rounds == 0 || !keeps_memory(&first));
-    if is_short && searched.search.stop.is_over() && !stop.is_requested() {
+    if is_short && searched.goal.search.stop.is_over() && !stop.is_requested() {
         // Without a plan there is nothing to run, so the search gets the remaining time.
         first = planner::nearest(&request)?;
     }

@@ -37,7 +37,7 @@ impl<'r> Replanner<'_, 'r, '_> {
     /// # Errors
     /// If some group runs nowhere, or a measurement cannot be stored.
     pub fn plan(&mut self) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
-        if self.request.like.is_some() {
+        if self.request.goal.like.is_some() {
             let request = self.with_known_shards();
             return Ok((planner::nearest(&request)?, request));
         }
@@ -54,7 +54,7 @@ impl<'r> Replanner<'_, 'r, '_> {
             (self.progress)(PlanEvent::Searching);
             let candidate = split::nearest(&request, state.start())?;
             (self.progress)(PlanEvent::Found(Progress::of(&candidate)));
-            if state.is_exhausted() || self.request.search.stop.is_requested() {
+            if state.is_exhausted() || self.request.goal.search.stop.is_requested() {
                 return Ok((candidate, request));
             }
             if begun.elapsed() >= self.options.patience
@@ -104,9 +104,9 @@ impl<'r> Replanner<'_, 'r, '_> {
             (self.progress)(PlanEvent::SearchingSchedules);
         }
         let mut candidate = within_memory(&request, solved);
-        for _ in 0..if self.request.is_limited() { self.options.replans() } else { 0 } {
+        for _ in 0..if self.request.instance.is_limited() { self.options.replans() } else { 0 } {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
-            if is_settled || self.request.search.stop.is_requested() {
+            if is_settled || self.request.goal.search.stop.is_requested() {
                 break;
             }
             match self.measure(&candidate) {
@@ -166,7 +166,7 @@ impl<'r> Replanner<'_, 'r, '_> {
 
     /// The request with all that is known of shards.
     fn with_known_shards(&self) -> PlanRequest<'r> {
-        PlanRequest { shards: self.shards.costs(), ..self.request.clone() }
+        self.request.with_shards(self.shards.costs())
     }
 
     /// Measures the shards of a candidate that were not measured, and counts them.
@@ -176,7 +176,7 @@ impl<'r> Replanner<'_, 'r, '_> {
             measured = number;
             (self.progress)(PlanEvent::MeasuringShard { name: name.to_string(), number, of });
         };
-        let stop = self.request.search.stop;
+        let stop = self.request.goal.search.stop;
         let measuring = self.shards.measure(self.agents.fleet, &candidate.expanded, stop, &mut each);
         let added = self.agents.runtime.block_on(measuring)?;
         if measured > 0 {

@@ -52,8 +52,8 @@ impl PilotRunner<'_> {
         let mut known = InContextCosts::default();
         let mut reserve = MemoryReserve::default();
         let mut trials: Vec<Trial> = Vec::new();
-        let is_free = self.request.is_free();
-        let by_rules = match self.request.objective {
+        let is_free = self.request.goal.is_free();
+        let by_rules = match self.request.goal.objective {
             Objective::Memory | Objective::Energy => Vec::new(),
             Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
         };
@@ -103,7 +103,7 @@ impl PilotRunner<'_> {
         }
         // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
         // known of groups; only where times of runs decide do finalists take turns.
-        let is_of_time = matches!(self.request.objective, Objective::Latency | Objective::Throughput);
+        let is_of_time = matches!(self.request.goal.objective, Objective::Latency | Objective::Throughput);
         if is_of_time && !self.is_stopped() && failure.is_none() {
             let before = trials.clone();
             trials = match self.compared(trials, &mut known, &mut reserve) {
@@ -141,7 +141,7 @@ impl PilotRunner<'_> {
         }
         let nothing_before = trials.is_empty();
         trials = self.in_turns(trials, reserve)?;
-        if trials.is_empty() && !nothing_before && self.request.is_free() {
+        if trials.is_empty() && !nothing_before && self.request.goal.is_free() {
             trials.extend(self.with_memory_reserve(known, reserve)?);
         }
         Ok(trials)
@@ -210,7 +210,7 @@ impl PilotRunner<'_> {
 
     /// Whether to give out the best plan so far.
     fn is_stopped(&self) -> bool {
-        self.request.search.stop.is_requested()
+        self.request.goal.search.stop.is_requested()
     }
 
     /// The first of `trials` that meets the targets at its measured times; where memory or energy is the objective, the one
@@ -225,7 +225,7 @@ impl PilotRunner<'_> {
             let candidate = self.rejudged(&trial, &known)?.limited_to(&trial.candidate)?;
             judged.push((candidate, trial.outcome, known));
         }
-        let value = |candidate: &Candidate| match self.request.objective {
+        let value = |candidate: &Candidate| match self.request.goal.objective {
             Objective::Memory | Objective::Energy => candidate.solution.value(),
             Objective::Latency | Objective::Throughput => 0.0,
         };

@@ -120,9 +120,9 @@ impl<'a> Planner<'a> {
             return Err(Error::BadInput("option `pareto` and option `move` give no plan".into()));
         }
         let mut request = self.checked_request()?;
-        request.search.stop = self.stop();
+        request.goal.search.stop = self.stop();
         let (candidate, request) = self.searched(request)?;
-        if request.search.stop.is_over() && self.agents.is_some() {
+        if request.goal.search.stop.is_over() && self.agents.is_some() {
             let longer = match self.options.time_limit {
                 TimeLimit::Auto => " (option `time_limit=none` lets it end)",
                 TimeLimit::None | TimeLimit::Of(_) => "",
@@ -145,14 +145,14 @@ impl<'a> Planner<'a> {
     /// As of [`Planner::plan`].
     pub fn front(&self, mut grown: impl FnMut(&[Point])) -> Result<PlannedFront<'_>, Error> {
         let mut request = self.checked_request()?;
-        request.search.stop = self.stop();
+        request.goal.search.stop = self.stop();
         // Measures the shards that candidates need.
         let request = match self.agents {
             Some(_) => self.searched(request)?.1,
             None => request,
         };
         let shown = self.events.progress();
-        let left = || request.search.stop.remaining();
+        let left = || request.goal.search.stop.remaining();
         let found = front::front(&request, |points| {
             let what = &format!("front: {} plans so far", points.len());
             self.events.emit(Event::Planning { what, remaining: left() });
@@ -197,7 +197,7 @@ impl<'a> Planner<'a> {
     /// The best candidate, and the request with the costs that are known after the search.
     fn searched<'r>(&'r self, request: PlanRequest<'r>) -> Result<(Candidate, PlanRequest<'r>), Error> {
         let shown = self.events.progress();
-        let stop = request.search.stop;
+        let stop = request.goal.search.stop;
         let show = |event: &PlanEvent| match event.is_transient() {
             true => self.events.emit(Event::Planning { what: &event.to_string(), remaining: stop.remaining() }),
             false => self.events.status(event),

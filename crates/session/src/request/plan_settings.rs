@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use edgecut_graph::{DeviceName, Granularity, Graph, OperatorId, units::Bytes};
 use edgecut_plan::{
-    GroupNames, Plan, PlanRequest, TransferFormat,
+    Goal, GroupNames, Instance, Plan, PlanRequest, TransferFormat,
     file::{ModelRef, Split},
     like::{self, LikeError, splits_of},
     problem::{DeviceId, Objective, Targets},
@@ -54,11 +54,11 @@ pub(crate) struct PlanSettings {
     pub may_split: bool,
     /// How the shares of the devices of a split group are chosen.
     pub ratios: Ratios,
-    /// As [`PlanRequest::halo`].
+    /// As [`Goal::halo`].
     pub halo: Option<Halo>,
     /// If given, just the groups that this plan splits are split.
     pub like: Option<Plan>,
-    /// As [`PlanRequest::fits_memory`].
+    /// As [`Goal::fits_memory`].
     pub fits_memory: bool,
     pub search: Options,
 }
@@ -198,31 +198,33 @@ impl PlanSettings {
         for (device, idle) in network.devices.iter_mut().zip(idle_powers(&inventory.devices, &costs.powers)) {
             device.idle = idle;
         }
-        let mut request = PlanRequest {
+        let mut instance = Instance {
             model: self.model.clone(),
             cluster: self.cluster.clone(),
             granularity: model.granularity,
             estimated: costs.estimated,
             shards,
-            objective: self.objective,
-            targets: self.targets,
             rules: self.rules.clone(),
-            ratios: self.ratios,
-            halo: self.halo,
-            like: self.splits_like(model, inventory)?,
-            fits_memory: self.fits_memory,
-            search: self.search,
-            ..PlanRequest::new(split_options, model.names.clone(), costs.rows, network)
+            ..Instance::new(split_options, model.names.clone(), costs.rows, network)
         };
-        request.restrict(&self.rules);
+        instance.restrict(&self.rules);
         if self.objective == Objective::Energy {
             let named = |id: DeviceId| {
                 let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
                 Unmetered::new(device.name.clone(), rows.path.clone(), &rows.rows, None)
             };
-            UnknownEnergy::check(request.without_energy().into_iter().map(named).collect())?;
+            UnknownEnergy::check(instance.without_energy().into_iter().map(named).collect())?;
         }
-        Ok(request)
+        let goal = Goal {
+            objective: self.objective,
+            targets: self.targets,
+            ratios: self.ratios,
+            halo: self.halo,
+            like: self.splits_like(model, inventory)?,
+            fits_memory: self.fits_memory,
+            search: self.search,
+        };
+        Ok(PlanRequest::new(instance, goal))
     }
 
     /// Checks, before anything is measured, that the objective can be energy: each device that may be used has energy in the

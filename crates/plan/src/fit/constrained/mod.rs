@@ -25,7 +25,7 @@ use crate::{
     candidate::{Candidate, strategy::StrategyResult},
     plan_file::{file::Split, schedule::Schedule},
     problem::{DeviceId, placement::Placement},
-    request::PlanRequest,
+    request::{PlanRequest, instance::Instance},
     split::{bound::bound_by, front, solve::nearest},
 };
 
@@ -52,19 +52,19 @@ pub fn with_schedules(request: &PlanRequest<'_>) -> Option<Candidate> {
 pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidate>) -> StrategyResult {
     let evaluations = Cell::new(0);
     let few = request.with_part(SEARCH_PART);
-    let budget = request.search.evaluations(request.names.len()).saturating_mul(STEPS);
-    let effort = RematOptions { seed: request.search.seed, budget, cut_off: request.search.stop.until() };
+    let budget = request.goal.search.evaluations(request.instance.names.len()).saturating_mul(STEPS);
+    let effort = RematOptions { seed: request.goal.search.seed, budget, cut_off: request.goal.search.stop.until() };
     // Placements for one limit of all devices are among the alternatives.
-    let factors = if request.has_equal_limits() { &[][..] } else { &LOOSER };
+    let factors = if request.instance.has_equal_limits() { &[][..] } else { &LOOSER };
     let looser = factors.iter().filter_map(|factor| nearest(&looser(&few, *factor), None).ok());
     let looser = looser.inspect(|candidate| evaluations.set(evaluations.get() + candidate.evaluations()));
     let mut best: Option<Candidate> = None;
     let mut seen: Vec<(Vec<Split>, Placement)> = Vec::new();
     let (overloaded, placements): (Vec<Candidate>, Vec<Candidate>) =
-        placements.into_iter().partition(|candidate| is_overloaded(request, candidate));
-    let looser = looser.filter(|candidate| !is_overloaded(request, candidate));
+        placements.into_iter().partition(|candidate| is_overloaded(&request.instance, candidate));
+    let looser = looser.filter(|candidate| !is_overloaded(&request.instance, candidate));
     for candidate in placements.into_iter().chain(looser) {
-        if request.search.stop.is_requested() {
+        if request.goal.search.stop.is_requested() {
             break;
         }
         let place = (candidate.splits.clone(), candidate.solution.evaluation.placement.clone());
@@ -76,28 +76,28 @@ pub(super) fn best_schedules(request: &PlanRequest<'_>, placements: Vec<Candidat
         }
         seen.push(place);
         if let Some(found) = scheduled(request, candidate, &effort, &evaluations) {
-            best = best.filter(|best| !front::is_better(request.objective, &found, best)).or(Some(found));
+            best = best.filter(|best| !front::is_better(request.goal.objective, &found, best)).or(Some(found));
         }
     }
     // Where there is no plan, the nearest one is wanted.
-    if best.as_ref().is_none_or(|best| !best.solution.missed.is_empty()) && !request.search.stop.is_requested() {
-        let closest = front::nearest_of(request.objective, overloaded);
+    if best.as_ref().is_none_or(|best| !best.solution.missed.is_empty()) && !request.goal.search.stop.is_requested() {
+        let closest = front::nearest_of(request.goal.objective, overloaded);
         let found = closest.and_then(|candidate| scheduled(request, candidate, &effort, &evaluations));
-        best = front::nearest_of(request.objective, best.into_iter().chain(found));
+        best = front::nearest_of(request.goal.objective, best.into_iter().chain(found));
     }
     StrategyResult { found: best, evaluations: evaluations.get() }
 }
 
 /// Whether parameters, which no schedule makes smaller, take all that some device may have.
-fn is_overloaded(request: &PlanRequest<'_>, candidate: &Candidate) -> bool {
-    let accounts = candidate.solution.evaluation.memory.iter().zip(&request.network.devices);
+fn is_overloaded(instance: &Instance<'_>, candidate: &Candidate) -> bool {
+    let accounts = candidate.solution.evaluation.memory.iter().zip(&instance.network.devices);
     accounts.into_iter().any(|(account, device)| device.memory.is_some_and(|limit| account.parameters >= limit))
 }
 
 /// `request` with `factor` times its memory limits, or none.
 fn looser<'a>(request: &PlanRequest<'a>, factor: Option<f64>) -> PlanRequest<'a> {
     let mut loose = request.clone();
-    for device in &mut loose.network.devices {
+    for device in &mut loose.instance_mut().network.devices {
         device.memory = device.memory.zip(factor).map(|(limit, factor)| Bytes((limit.0 as f64 * factor) as u64));
     }
     loose
@@ -111,15 +111,15 @@ fn scheduled(
     effort: &RematOptions,
     evaluations: &Cell<u64>,
 ) -> Option<Candidate> {
-    let limit = |device: usize| request.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
+    let limit = |device: usize| request.instance.network.devices[device].memory.unwrap_or(Bytes(u64::MAX));
     let reserved = candidate.solution.reserved().enumerate();
     let is_over: Vec<bool> = reserved.map(|(device, reserved)| reserved > limit(device)).collect();
     let problem = &candidate.expanded.problem;
     let over = (0u32..).zip(&is_over).filter(|(_, is_over)| **is_over).map(|(device, _)| DeviceId(device));
-    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(request, &candidate, device, effort)).collect();
+    let runs: Vec<Run<'_>> = over.flat_map(|device| Run::all(&request.instance, &candidate, device, effort)).collect();
     let mut slack = vec![0u64; problem.devices.len()];
     let mut best: Option<Candidate> = None;
-    for _ in 0..if is_overloaded(request, &candidate) { 1 } else { TIGHTENINGS } {
+    for _ in 0..if is_overloaded(&request.instance, &candidate) { 1 } else { TIGHTENINGS } {
         let mut chosen: Vec<(Schedule, Vec<StepCost>)> = Vec::new();
         for run in &runs {
             let device = run.device.0 as usize;
@@ -134,7 +134,7 @@ fn scheduled(
         let short = |device: usize| limit(device).shortfall(reserved[device]).0;
         let keeps_limits = (0..reserved.len()).all(|device| short(device) == 0);
         (0..reserved.len()).for_each(|device| slack[device] += short(device));
-        best = best.filter(|best| !front::is_better(request.objective, &made, best)).or(Some(made));
+        best = best.filter(|best| !front::is_better(request.goal.objective, &made, best)).or(Some(made));
         if keeps_limits {
             break;
         }
@@ -148,14 +148,14 @@ mod tests {
     use crate::{
         fit::strategy::MIN_GAIN,
         judge::no_plan::NoPlan,
-        request::ratios::Ratios,
+        request::{goal::Goal, ratios::Ratios},
         solve::planner::plan,
         split::solve,
         testing::{CONVOLUTIONS, VIEWED_WEIGHTS, WIDE, with_request},
     };
 
     fn limit(request: &mut PlanRequest<'_>, bytes: u64) {
-        request.network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(bytes)));
+        request.instance_mut().network.devices.iter_mut().for_each(|device| device.memory = Some(Bytes(bytes)));
     }
 
     /// The plan passes the checker, and no device reserves more than its limit.
@@ -178,7 +178,7 @@ mod tests {
             with_request(model, speeds, |request| {
                 let mut request = request.unsplit();
                 limit(&mut request, 3 << 20);
-                assert!(request.is_limited());
+                assert!(request.instance.is_limited());
                 assert!(matches!(solve(&request, None), Err(NoPlan::Targets { .. })), "as a whole it is too much");
                 let found = plan(&request).unwrap();
                 assert!(found.schedules.iter().any(|schedule| !schedule.segments.is_empty()), "{:?}", found.schedules);
@@ -211,16 +211,17 @@ mod tests {
     fn without_a_shortage_or_a_choice_the_plan_stays() {
         with_request(CONVOLUTIONS, &[1000.0, 700.0], |mut request| {
             limit(&mut request, 1 << 40);
-            assert!(!request.is_limited());
+            assert!(!request.instance.is_limited());
             let value = |candidate: Result<Candidate, NoPlan>| candidate.map(|found| found.solution.value());
             assert_eq!(value(plan(&request)), value(solve(&request, None)));
             limit(&mut request, 200 << 10);
-            assert!(request.is_limited());
-            for request in [
-                PlanRequest { fits_memory: false, ..request.clone() },
-                PlanRequest { ratios: Ratios::Equal, ..request.clone() },
-                PlanRequest { like: Some(Vec::new()), ..request.clone() },
+            assert!(request.instance.is_limited());
+            for goal in [
+                Goal { fits_memory: false, ..request.goal.clone() },
+                Goal { ratios: Ratios::Equal, ..request.goal.clone() },
+                Goal { like: Some(Vec::new()), ..request.goal.clone() },
             ] {
+                let request = request.with_goal(goal);
                 assert_eq!(value(plan(&request)), value(solve(&request, None)));
             }
         });

@@ -46,16 +46,16 @@ pub(super) fn rewritten(
     let mut queues = queues(expanded, evaluation, &schedules, &costs, &written);
     let units = merged(&written.graph, &mut queues)?;
 
-    let devices = request.network.devices.len();
+    let PlanRequest { instance, goal } = request;
+    let devices = instance.network.devices.len();
     let within = |unit: &Unit| unit.before.and_then(|id| expanded.within[id.0 as usize]);
-    let label = |unit: &Unit| within(unit).map_or_else(|| unit.name.clone(), |of| request.label(of, &unit.name));
+    let label = |unit: &Unit| within(unit).map_or_else(|| unit.name.clone(), |of| instance.label(of, &unit.name));
     let group = |unit: &Unit| CostedGroup {
         label: label(unit),
         ..CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost)
     };
     let groups = units.iter().map(group).collect();
-    let mut problem =
-        assemble(&written.graph, groups, request.network.clone(), is_view, request.objective, request.targets);
+    let mut problem = assemble(&written.graph, groups, instance.network.clone(), is_view, goal.objective, goal.targets);
     // Of weights that a shard slices only the slice counts: the problem before knows.
     let old = &expanded.problem;
     problem.parameters.clone_from(&old.parameters);

@@ -8,9 +8,9 @@ use crate::{
     plan_file::schedule::Schedule,
     problem::{Cost, DeviceId, GroupId, Problem, part_name::part_name},
     request::{
-        PlanRequest,
         costs::{Proportional, Shard},
         expand::Expanded,
+        instance::Instance,
     },
 };
 use edgecut_graph::{
@@ -50,26 +50,26 @@ pub(super) struct StepCost {
 impl<'a> Run<'a> {
     /// The runs of a device whose peak exceeds its memory limit.
     pub(super) fn all(
-        request: &PlanRequest<'_>,
+        instance: &Instance<'_>,
         candidate: &'a Candidate,
         device: DeviceId,
         effort: &RematOptions,
     ) -> Vec<Run<'a>> {
         let (problem, evaluation) = (&candidate.expanded.problem, &candidate.solution.evaluation);
-        let limit = request.network.devices[device.0 as usize].memory.unwrap_or(Bytes(u64::MAX));
+        let limit = instance.network.devices[device.0 as usize].memory.unwrap_or(Bytes(u64::MAX));
         let account = &evaluation.memory[device.0 as usize];
         let mut runs = Vec::new();
         for groups in uninterrupted(problem, evaluation, device) {
             if groups.len() > MOST_GROUPS || peak(evaluation, account, &groups, device) <= limit {
                 continue;
             }
-            runs.extend(Run::new(request, candidate, device, groups, effort));
+            runs.extend(Run::new(instance, candidate, device, groups, effort));
         }
         runs
     }
 
     fn new(
-        request: &PlanRequest<'_>,
+        instance: &Instance<'_>,
         candidate: &'a Candidate,
         device: DeviceId,
         groups: Vec<GroupId>,
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
             let whole = whole.filter(|_| !expanded.shards.contains_key(id));
             Some((*group.operators.first()?, whole?))
         });
-        let costs = Parts { request, graph: &grouped.graph, device, of_first: of_first.collect() };
+        let costs = Parts { instance, graph: &grouped.graph, device, of_first: of_first.collect() };
         let fitted = schedule_model(&Model { grouped: &grouped, costs: &costs, host: None }, effort).ok()?;
         let others = others(problem, &candidate.solution.evaluation, device, &groups);
         Some(Run { device, expanded, groups, others, part, fitted })
@@ -190,7 +190,7 @@ fn key(graph: &Graph, operators: &[OperatorId]) -> String {
 
 /// Costs of parts of a run's groups on its device.
 struct Parts<'a, 'b> {
-    request: &'a PlanRequest<'b>,
+    instance: &'a Instance<'b>,
     graph: &'a Graph,
     device: DeviceId,
     /// First operator of each whole group → number of the group in the request.
@@ -202,7 +202,7 @@ impl GroupCosts for Parts<'_, '_> {
         let by_rule = Proportional::default().part(whole, share);
         let Some(number) = group.first().and_then(|first| self.of_first.get(first)) else { return by_rule };
         let shard = Shard { share, group: Some(*number), ..Shard::default() };
-        let costs = self.request.shards.costs(self.graph, &shard, &self.request.costs[*number]);
+        let costs = self.instance.shards.costs(self.graph, &shard, &self.instance.costs[*number]);
         costs.get(self.device.0 as usize).copied().flatten().map_or(by_rule, |cost| cost.time)
     }
 

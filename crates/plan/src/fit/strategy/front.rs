@@ -23,7 +23,7 @@ impl Strategy for Front {
         let found = alternatives(progress.request)?;
         progress.infeasible.clone_from(&found.candidates);
         progress.infeasible.retain(|candidate| !candidate.solution.missed.is_empty());
-        let best = nearest_of(progress.request.objective, found.candidates);
+        let best = nearest_of(progress.request.goal.objective, found.candidates);
         Ok(StrategyResult { found: best, evaluations: found.evaluations })
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const MIN_GAIN: f64 = 0.97;
 
 /// Why limits on memory give no reason to look for other plans of `request`, if they do not.
 pub(super) fn unneeded(request: &PlanRequest<'_>) -> Option<&'static str> {
-    if !request.is_limited() {
+    if !request.instance.is_limited() {
         return Some("every device has room for everything");
     }
     (!request.may_schedule()).then_some("splits, ratios or the use of schedules are given")

@@ -30,6 +30,6 @@ impl Strategy for Schedules {
     }
 
     fn is_kept(&self, request: &PlanRequest<'_>, found: &Candidate, best: &Candidate) -> bool {
-        found.rank(request.objective).beats(&best.rank(request.objective), MIN_GAIN)
+        found.rank(request.goal.objective).beats(&best.rank(request.goal.objective), MIN_GAIN)
     }
 }

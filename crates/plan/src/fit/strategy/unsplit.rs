@@ -26,10 +26,10 @@ impl Strategy for Unsplit {
         if progress.best.as_ref().is_some_and(|best| best.solution.missed.is_empty()) {
             return Some("another plan meets limits and targets");
         }
-        if request.search.stop.is_requested() {
+        if request.goal.search.stop.is_requested() {
             return Some("the search was stopped");
         }
-        (!request.can_split()).then_some("no group can be split")
+        (!request.instance.can_split()).then_some("no group can be split")
     }
 
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {

@@ -11,6 +11,7 @@ use crate::{
     request::{
         PlanRequest,
         choice::{Choice, Choices, Halo},
+        instance::Instance,
     },
     split::{bound::bound_by, placed::placed},
 };
@@ -24,11 +25,11 @@ impl Strategy for Like {
     }
 
     fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
-        progress.request.like.is_none().then_some("no other plan is given")
+        progress.request.goal.like.is_none().then_some("no other plan is given")
     }
 
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
-        let splits = progress.request.like.as_deref().unwrap_or_default();
+        let splits = progress.request.goal.like.as_deref().unwrap_or_default();
         let candidate = like(progress.request, splits)?;
         Ok(StrategyResult { evaluations: candidate.solution.evaluations, found: Some(candidate) })
     }
@@ -37,11 +38,11 @@ impl Strategy for Like {
 /// Splits what `splits` split, along the same axes over the same devices, in the ratio of the request's rule; with
 /// [`Ratios::Tuned`] in theirs.
 fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan> {
-    let choices = choices_like(request, splits)?;
+    let choices = choices_like(&request.instance, splits)?;
     let applied = request.applied(choices.clone());
     let expanded = request.expanded(&applied)?;
-    let solution = placed(&expanded, &request.search, None)?;
-    let splits = request.splits(&expanded);
+    let solution = placed(&expanded, &request.goal.search, None)?;
+    let splits = request.instance.splits(&expanded);
     let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
     bound_by(request, &mut candidate)?;
     Ok(candidate)
@@ -50,13 +51,13 @@ fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan
 /// The choices that `splits` come from.
 ///
 /// # Errors
-/// If they are of other groups than those of `request`.
-pub(crate) fn choices_like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Choices, ProblemError> {
+/// If they are of other groups than those of `instance`.
+pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<Choices, ProblemError> {
     let mut choices = Choices::new();
-    for (group, operators) in request.split_options.groups.iter().enumerate() {
+    for (group, operators) in instance.split_options.groups.iter().enumerate() {
         // A group is cut along an axis of its last operator.
         let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
-        let option = request.split_options.group(group).iter().position(|option| option.axis == split.axis);
+        let option = instance.split_options.group(group).iter().position(|option| option.axis == split.axis);
         let option =
             option.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();

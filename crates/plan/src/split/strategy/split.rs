@@ -35,12 +35,12 @@ impl Strategy for Split {
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let request = progress.request;
         let Some(first) = &progress.best else { return Ok(StrategyResult::default()) };
-        let groups = request.split_options.groups.len();
+        let groups = request.instance.split_options.groups.len();
         let budget = budget(request);
         // Groups stay where the plan without splits has them; if that is no plan, also where no limit was looked at.
         let mut homes = vec![first.solution.evaluation.placement.devices.clone()];
         if !first.solution.missed.is_empty() {
-            homes.push(vec![request.network.source; groups]);
+            homes.push(vec![request.instance.network.source; groups]);
         }
         let mut tried = StrategyResult::default();
         for homes in homes {
@@ -59,27 +59,27 @@ impl Strategy for Split {
 
     /// By any rule but [`Ratios::Tuned`] what is best to split is split, although leaving it whole may be better.
     fn is_kept(&self, request: &PlanRequest<'_>, found: &Candidate, best: &Candidate) -> bool {
-        request.ratios != Ratios::Tuned || found.solution.rank() < best.solution.rank()
+        request.goal.ratios != Ratios::Tuned || found.solution.rank() < best.solution.rank()
     }
 }
 
 /// Why no group of `request` can be split, if none can.
 pub(super) fn impossible(request: &PlanRequest<'_>) -> Option<&'static str> {
-    if request.like.is_some() {
+    if request.goal.like.is_some() {
         return Some("another plan says what is split");
     }
-    if request.network.devices.len() < 2 {
+    if request.instance.network.devices.len() < 2 {
         return Some("there is one device");
     }
-    (!request.can_split()).then_some("no group can be split")
+    (!request.instance.can_split()).then_some("no group can be split")
 }
 
 /// The evaluations of one search for splits.
 fn budget(request: &PlanRequest<'_>) -> u64 {
-    let size = request.split_options.graph.operators().len() * request.network.devices.len();
-    let groups = request.split_options.groups.len();
-    let evaluations = request.search.evaluations(groups);
-    let usual = Options { budget: None, ..request.search }.evaluations(groups).max(1);
+    let size = request.instance.split_options.graph.operators().len() * request.instance.network.devices.len();
+    let groups = request.instance.split_options.groups.len();
+    let evaluations = request.goal.search.evaluations(groups);
+    let usual = Options { budget: None, ..request.goal.search }.evaluations(groups).max(1);
     let expansions = EXPANSION_BUDGET.saturating_mul(evaluations.max(usual)) / usual;
     (evaluations / SEARCH_PART).min(expansions / size.max(1) as u64).max(8)
 }
@@ -99,10 +99,10 @@ fn split_from(
     let found = search::search(request, homes, floor, budget, start)?;
     let applied = request.applied(found.choices.clone());
     let expanded = request.expand(&applied).ok()?;
-    let few = Options { budget: Some(budget.max(64)), ..request.search };
+    let few = Options { budget: Some(budget.max(64)), ..request.goal.search };
     let known = (applied == found.choices).then_some(&found.devices[..]);
     let mut solution = placed(&expanded, &few, known).ok()?;
     solution.evaluations += found.evaluations;
-    let splits = request.splits(&expanded);
+    let splits = request.instance.splits(&expanded);
     Some(Candidate::split(solution, expanded, splits, found.choices, applied))
 }

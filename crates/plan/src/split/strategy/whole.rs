@@ -21,13 +21,13 @@ impl Strategy for Whole {
     }
 
     fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
-        progress.request.like.is_some().then_some("another plan says what is split")
+        progress.request.goal.like.is_some().then_some("another plan says what is split")
     }
 
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
         let request = progress.request;
         let unsplit = request.expanded(&Choices::new())?;
-        let solution = solve::nearest(&unsplit.problem, &request.search)?;
+        let solution = solve::nearest(&unsplit.problem, &request.goal.search)?;
         let (evaluations, is_met) = (solution.evaluations, solution.missed.is_empty());
         let mut candidate = Candidate::whole(solution, unsplit);
         // Splits are compared with plans only.
