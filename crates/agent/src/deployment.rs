@@ -11,7 +11,7 @@ pub struct Deployment {
     pub setups: Vec<Setup>,
     /// The model's inputs that anything needs, in the order of the source's values.
     pub inputs: Vec<TensorId>,
-    /// Where each of the model's outputs comes from.
+    /// Where each of the model's outputs that is not a state comes from.
     pub outputs: Vec<Output>,
     /// The tensor of the model that each value is.
     pub tensors: Vec<TensorId>,

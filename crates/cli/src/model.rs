@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use edgecut_session::{
     Error, Model, ModelOptions,
+    decoder::state::StatePair,
     model::{BindSizes, name_pattern::NamePattern},
 };
 
@@ -12,7 +13,7 @@ use super::{engine::EngineFlags, ineffective::Flag, stderr::notice};
 /// A model and how to read it.
 #[derive(clap::Args, Debug, Clone)]
 pub struct ModelArguments {
-    /// An ONNX model, or Relay text as TVM's `mod.astext()` prints it
+    /// An ONNX model, Relay text as TVM's `mod.astext()` prints it, or the folder of a decoder
     pub model: PathBuf,
 
     #[command(flatten)]
@@ -48,16 +49,37 @@ pub struct ModelFlags {
     /// before a run, they decide it, and a line on stderr says so.
     #[arg(long, help_heading = "Model", value_name = "FILE.npz")]
     pub inputs: Option<PathBuf>,
+
+    /// Tokens that the states of a decoder have room for
+    ///
+    /// By default the context of the model, at most 2048; with `run --generate`, as many as are needed. A decoder is the
+    /// folder that ONNX Runtime's model builder writes, or an ONNX file with its inputs: they get their sizes from this
+    /// and from --prompt.
+    #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
+    pub context: Option<u64>,
+
+    /// Tokens of a decoder's step [default: 1, which generates]
+    #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
+    pub prompt: Option<u64>,
+
+    /// An input of a decoder and the output that it is in the next step
+    ///
+    /// Caches are known by their names: `past_key_values.0.key` and `present.0.key`.
+    #[arg(long, help_heading = "Model", value_name = "INPUT=OUTPUT", hide_short_help = true)]
+    pub state: Vec<StatePair>,
 }
 
 impl ModelFlags {
     /// The flags, and whether each one is given.
-    pub fn given(&self) -> [Flag; 4] {
+    pub fn given(&self) -> [Flag; 7] {
         [
             ("--params", self.params.is_some()),
             ("--seed-parameters", !self.seed_parameters.is_empty()),
             ("--bind-dim", !self.bind_dim.is_empty()),
             ("--inputs", self.inputs.is_some()),
+            ("--context", self.context.is_some()),
+            ("--prompt", self.prompt.is_some()),
+            ("--state", !self.state.is_empty()),
         ]
     }
 
@@ -68,6 +90,9 @@ impl ModelFlags {
             seed_parameters: self.seed_parameters.clone(),
             bind_dim: self.bind_dim.clone(),
             inputs: self.inputs.clone(),
+            context: self.context,
+            prompt: self.prompt,
+            state: self.state.clone(),
             ..ModelOptions::default()
         }
     }

@@ -55,6 +55,14 @@ impl TensorData {
         Ok(TensorData(Arc::new(Content { dtype, shape, bytes, hash: OnceLock::new() })))
     }
 
+    /// Zeros of type `ty`; `None` if a size is unknown or there are more bytes than can be addressed.
+    pub fn zeros(ty: &TensorType) -> Option<TensorData> {
+        let shape: Vec<u64> = ty.shape.iter().map(|dim| dim.get()).collect::<Option<_>>()?;
+        let bytes = shape.iter().try_fold(ty.dtype.size(), |bytes, size| bytes.checked_mul(*size))?;
+        let bytes = usize::try_from(isize::try_from(bytes).ok()?).ok()?;
+        TensorData::new(ty.dtype, shape, vec![0; bytes]).ok()
+    }
+
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }

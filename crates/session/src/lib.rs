@@ -22,6 +22,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`model`] | models, read with the contents of inputs and parameters |
+//! | [`decoder`] | models with states: the sizes, states and inputs of a step |
 //! | [`site`], [`cluster`], [`devices`] | the devices in use: agents of a cluster, or this machine |
 //! | [`cluster_check`] | whether each server of a cluster can be used |
 //! | [`profile`], [`profile_source`] | what each group costs on each device: measured, or read from files |
@@ -50,6 +51,7 @@ pub mod calibrations;
 pub mod cluster;
 pub mod cluster_check;
 pub mod compare;
+pub mod decoder;
 pub mod devices;
 pub mod engine;
 pub mod error;

@@ -36,8 +36,16 @@ pub enum RunCommand {
     },
     /// Open the links to the peers; sent when all of them have loaded.
     Connect,
-    /// Start inference `0`, `1`, …
-    Start(u64),
+    Start(Start),
+}
+
+/// The start of an inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// Its number, from 0.
+    pub inference: u64,
+    /// Whether it reads the states that the inference before left; otherwise it begins a sequence.
+    pub continues: bool,
 }
 
 /// An event that the agent reports.
@@ -125,8 +133,8 @@ impl RunCommand {
                 Messages::of(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))), constant)
             }
             RunCommand::Connect => Messages::of(std::iter::once(one(Request::Connect(wire::Connect {}))), constant),
-            RunCommand::Start(inference) => {
-                Messages::of(std::iter::once(one(Request::Start(wire::Start { inference }))), constant)
+            RunCommand::Start(Start { inference, continues }) => {
+                Messages::of(std::iter::once(one(Request::Start(wire::Start { inference, continues }))), constant)
             }
         })
     }
@@ -214,7 +222,9 @@ impl CommandReader {
             }
             Request::Connect(_) => Some(RunCommand::Connect),
             Request::KeepAlive(_) => None,
-            Request::Start(start) => Some(RunCommand::Start(start.inference)),
+            Request::Start(wire::Start { inference, continues }) => {
+                Some(RunCommand::Start(Start { inference, continues }))
+            }
         })
     }
 
@@ -341,6 +351,7 @@ mod tests {
             sends: vec![],
             source: terminal.clone(),
             sink: terminal,
+            states: vec![],
             in_flight: 1,
             wait: None,
             streamed: vec![StreamedTensor { name: "w".into(), ty }],
@@ -356,7 +367,7 @@ mod tests {
             RunCommand::Parameter { index: 0, data: tensor() },
             RunCommand::Input { index: 0, data: tensor() },
             RunCommand::Connect,
-            RunCommand::Start(7),
+            RunCommand::Start(Start { inference: 7, continues: true }),
         ] {
             let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().all().collect();
             let (last, before) = messages.split_last().unwrap();

@@ -36,6 +36,9 @@ pub struct Setup {
     pub source: Option<Terminal>,
     /// At the sink: the values that must arrive, in the order of the model's outputs.
     pub sink: Option<Terminal>,
+    /// What stages of this server read of the inference before, in the same sequence.
+    #[serde(default)]
+    pub states: Vec<State>,
     /// Maximum number of inferences in flight.
     pub in_flight: u32,
     /// How long to wait for the devices; by default as the agent says.
@@ -147,6 +150,14 @@ pub struct Terminal {
     pub values: Vec<ValueId>,
     /// The partition whose memory holds them; `None` if the server has no partition.
     pub partition: Option<u32>,
+}
+
+/// A result of an inference that the next one of its sequence reads, such as a key-value cache. The first inference of a
+/// sequence reads zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub operand: ValueId,
+    pub result: ValueId,
 }
 
 /// A setup that is inconsistent.
@@ -271,9 +282,11 @@ impl Setup {
         let produced: BTreeSet<ValueId> = stages()
             .flat_map(|s| &s.results)
             .chain(self.source.iter().flat_map(|source| &source.values))
+            .chain(self.states.iter().map(|state| &state.operand))
             .copied()
             .collect();
         let used = stages().flat_map(|s| &s.operands).chain(self.sink.iter().flat_map(|sink| &sink.values));
+        let used = used.chain(self.states.iter().map(|state| &state.result));
         used.copied().filter(|value| !produced.contains(value)).collect()
     }
 
@@ -328,6 +341,7 @@ impl Setup {
                 return fail("the source or the sink refers to an unknown value or partition".into());
             }
         }
+        self.check_states(&produced)?;
         let received = self.received();
         for outgoing in &self.sends {
             if !known(&outgoing.value) || outgoing.peer as usize >= self.peers.len() {
@@ -341,6 +355,27 @@ impl Setup {
             if received.contains(&outgoing.value) {
                 return fail(format!("value {} is received and sent on", outgoing.value.0));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that states are values of one type, and that nothing else provides what they do; `produced` are results of
+    /// stages here.
+    fn check_states(&self, produced: &BTreeSet<ValueId>) -> Result<(), SetupError> {
+        let fail = |what: String| Err(SetupError { server: self.server.clone(), what });
+        let mut provided: BTreeSet<ValueId> = produced.clone();
+        provided.extend(self.source.iter().flat_map(|source| &source.values));
+        for State { operand, result } in &self.states {
+            match (self.value(*operand), self.value(*result)) {
+                (Some(from), Some(to)) if from.ty == to.ty => {}
+                _ => return fail(format!("state {}: its result is not a value of the same type", operand.0)),
+            }
+            if !provided.insert(*operand) {
+                return fail(format!("state {} is provided twice", operand.0));
+            }
+        }
+        if !self.states.is_empty() && self.in_flight > 1 {
+            return fail("inferences that read states cannot overlap".into());
         }
         Ok(())
     }
@@ -387,6 +422,7 @@ mod tests {
             sends: vec![Outgoing { value: ValueId(1), peer: 0, format: TransferFormat::F16 }],
             source: None,
             sink: None,
+            states: Vec::new(),
             in_flight: 1,
             wait: None,
             streamed: vec![],

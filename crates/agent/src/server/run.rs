@@ -219,9 +219,9 @@ impl Host {
                         let what = format!("an inference started with {} of {expected} inputs", inputs.len());
                         return Err(HostError::Request(what));
                     }
-                    Some(RunCommand::Start(inference)) => {
+                    Some(RunCommand::Start(start)) => {
                         let inputs: Vec<TensorData> = inputs.values().cloned().collect();
-                        session.start(inference, &inputs)?;
+                        session.start(start, &inputs)?;
                         // The next inputs replace them.
                         if let Some(remote) = &client.remote {
                             remote.received.release();

@@ -20,7 +20,8 @@ use smol_str::SmolStr;
 
 use crate::protocol::{
     inference_trace::{ArrivalTime, DeviceMemory, InferenceTrace, StageTime, TransferTime},
-    setup::{Setup, ValueId},
+    run::Start,
+    setup::{Setup, State, ValueId},
 };
 use edgecut_graph::{
     TensorData,
@@ -40,6 +41,8 @@ pub(super) struct RunState {
     usage: Vec<ValueUsage>,
     /// One per partition, and a last one for values in no device's memory.
     memory: Vec<MemoryTracker>,
+    /// The states that the last inference left, by operand.
+    states: BTreeMap<ValueId, TensorData>,
     /// Inferences in flight on this server.
     inferences: BTreeMap<u64, Inference>,
     /// The first inference that is not finished, and later ones that are.
@@ -77,6 +80,7 @@ impl RunState {
             setup: setup.clone(),
             usage: ValueUsage::of_all(setup),
             memory: (0..=setup.partitions.len()).map(|_| MemoryTracker::default()).collect(),
+            states: BTreeMap::new(),
             inferences: BTreeMap::new(),
             first_unfinished: 0,
             finished: BTreeSet::new(),
@@ -116,13 +120,21 @@ impl RunState {
     }
 
     /// An inference begins; at the source with its `inputs`, one for each of the source's values.
-    pub fn start(&mut self, number: u64, inputs: &[TensorData], now: Micros) -> Result<Effects, RunStateError> {
+    pub fn start(&mut self, start: Start, inputs: &[TensorData], now: Micros) -> Result<Effects, RunStateError> {
+        let number = start.inference;
         self.inference(number)?.started = true;
-        let values = self.setup.source.as_ref().map(|s| s.values.clone()).unwrap_or_default();
+        let setup = self.setup.clone();
         let mut effects = Effects::default();
-        for (value, data) in values.into_iter().zip(inputs) {
-            self.begin_value(number, value, now)?;
-            self.complete_value(number, value, data.clone(), now, &mut effects)?;
+        for (value, data) in setup.source.iter().flat_map(|source| &source.values).zip(inputs) {
+            self.begin_value(number, *value, now)?;
+            self.complete_value(number, *value, data.clone(), now, &mut effects)?;
+        }
+        for State { operand, .. } in &setup.states {
+            let left = self.take_state(*operand);
+            self.begin_value(number, *operand, now)?;
+            let data = if start.continues { left } else { TensorData::zeros(&setup.values[operand.0 as usize].ty) };
+            let data = data.ok_or(RunStateError::NoState(operand.0))?;
+            self.complete_value(number, *operand, data, now, &mut effects)?;
         }
         self.finish_if_complete(number, &mut effects);
         Ok(effects)
@@ -319,6 +331,27 @@ impl RunState {
         }
     }
 
+    /// The state that the last inference left for `operand`, which its home no longer holds.
+    fn take_state(&mut self, operand: ValueId) -> Option<TensorData> {
+        let left = self.states.remove(&operand)?;
+        self.memory[self.usage[operand.0 as usize].home].free(Bytes(left.bytes().len() as u64));
+        Some(left)
+    }
+
+    /// Keeps the states that an inference leaves, whose results are complete.
+    fn keep_states(&mut self, number: u64) {
+        let setup = self.setup.clone();
+        for State { operand, result } in &setup.states {
+            let left = self.inferences.get(&number).and_then(|inference| inference.values.get(result)?.data.clone());
+            let home = self.usage[operand.0 as usize].home;
+            if let Some(data) = left {
+                self.release(number, *result, home);
+                self.memory[home].allocate(Bytes(data.bytes().len() as u64));
+                self.states.insert(*operand, data);
+            }
+        }
+    }
+
     /// Delivers the outputs if all are present, and ends the inference if nothing is left to do for it.
     fn finish_if_complete(&mut self, number: u64, effects: &mut Effects) {
         let Some(inference) = self.inferences.get_mut(&number) else { return };
@@ -331,10 +364,15 @@ impl RunState {
         }
         let stages: usize = self.setup.partitions.iter().map(|p| p.stages.len()).sum();
         let Some(inference) = self.inferences.get(&number) else { return };
+        let is_left = |state: &State| inference.values.get(&state.result).is_some_and(|value| value.data.is_some());
         let is_complete = inference.started
             && inference.stages.len() == stages
             && inference.sends_left == 0
-            && inference.outputs_left.is_none();
+            && inference.outputs_left.is_none()
+            && self.setup.states.iter().all(is_left);
+        if is_complete {
+            self.keep_states(number);
+        }
         if is_complete && let Some(inference) = self.inferences.remove(&number) {
             self.finished.insert(number);
             while self.finished.remove(&self.first_unfinished) {

@@ -22,6 +22,7 @@ use crate::{
     clock::Clock,
     protocol::{
         inference_trace::{DeviceMemory, InferenceTrace, TransferTime},
+        run::Start,
         setup::{Setup, ValueId},
     },
     shutdown::Shutdown,
@@ -127,13 +128,13 @@ impl Session {
     }
 
     /// Starts an inference, at the source with its `inputs`.
-    pub fn start(&self, inference: u64, inputs: &[TensorData]) -> Result<(), RunStateError> {
+    pub fn start(&self, start: Start, inputs: &[TensorData]) -> Result<(), RunStateError> {
         let mut state = self.state();
         let now = self.clock.now();
         if self.setup.source.is_some() {
-            let _ = self.reports.send(Ok(SessionReport::Started { inference, at: now }));
+            let _ = self.reports.send(Ok(SessionReport::Started { inference: start.inference, at: now }));
         }
-        let effects = state.run.start(inference, inputs, now)?;
+        let effects = state.run.start(start, inputs, now)?;
         self.apply(&state, effects, now);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::{
 /// Run a model on this machine, or a plan on its agents, and report how long it took.
 #[derive(clap::Args)]
 pub struct Run {
-    /// An ONNX model, Relay text, or the plan.json of `edgecut plan`
+    /// An ONNX model, Relay text, the folder of a decoder, or the plan.json of `edgecut plan`
     #[arg(value_name = "MODEL|PLAN")]
     pub(super) input: PathBuf,
 
@@ -43,6 +43,25 @@ pub struct Run {
 
     #[command(flatten)]
     pub(super) engine: EngineFlags,
+
+    /// Generate tokens with a decoder, after those of --prompt-ids
+    ///
+    /// Each token is computed from those before. Reports the times of the prompt and of a token. Those of a plan are compared with
+    /// those of one device.
+    #[arg(long, value_name = "TOKENS", help_heading = "Generation", requires = "prompt_ids")]
+    pub(super) generate: Option<usize>,
+
+    /// The tokens of the prompt, by their numbers
+    #[arg(long, value_name = "ID,ID,…", help_heading = "Generation", value_delimiter = ',', requires = "generate")]
+    pub(super) prompt_ids: Vec<u64>,
+
+    /// Draw each token from so many with the largest logits
+    #[arg(long, value_name = "N", help_heading = "Generation", default_value_t = 1, requires = "generate")]
+    pub(super) top_k: usize,
+
+    /// The seed of these draws
+    #[arg(long, value_name = "N", help_heading = "Generation", default_value_t = 0, requires = "generate")]
+    pub(super) seed: u64,
 
     /// Number of timed runs [default: 1 of a model, 10 of a plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,6 +1,7 @@
 //! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
 
 mod flags;
+mod generation;
 mod model_latency;
 mod output;
 mod print;
@@ -14,6 +15,7 @@ use edgecut_session::{
     outputs::write_outputs,
     run::{
         execution::MeasuredRun,
+        generate::{GenerateOptions, generate},
         options::Padding,
         planned::{PlanSource, PlannedModel},
         whole_model::run_model,
@@ -26,13 +28,42 @@ pub use flags::Run;
 
 impl Run {
     pub fn run(self) -> Outcome {
-        let bytes = file::read(&self.input)?;
+        // A decoder is a folder.
+        let bytes = if self.input.is_dir() { Vec::new() } else { file::read(&self.input)? };
         self.check_places()?;
+        if self.generate.is_some() {
+            self.check_generation()?;
+        }
         if is_json_object(&bytes) {
             return self.run_plan(&bytes);
         }
         drop(bytes);
         self.run_model()
+    }
+
+    fn check_generation(&self) -> Outcome {
+        let of_runs = [
+            ("--repeat", self.repeat.is_some()),
+            ("--throughput", self.throughput),
+            ("--output", self.output.is_some()),
+            ("--outputs", self.outputs.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--replan", self.replan),
+            ("--no-replan", self.no_replan),
+            ("--inputs", self.flags.inputs.is_some()),
+            ("--pad-inputs", self.pad_inputs && !config::is_configured("--pad-inputs")),
+        ];
+        ineffective::refuse(&of_runs, "--generate, which runs a decoder once for each token")
+    }
+
+    fn generate_options(&self, tokens: usize) -> GenerateOptions {
+        GenerateOptions {
+            tokens,
+            prompt_ids: self.prompt_ids.clone(),
+            top_k: self.top_k,
+            seed: self.seed,
+            no_check: self.no_check,
+        }
     }
 
     fn run_model(&self) -> Outcome {
@@ -49,6 +80,10 @@ impl Run {
         ineffective::refuse(&of_plans, "a model: only with a plan, as `edgecut plan` writes them")?;
         let (options, site) =
             (self.flags.options_for(&self.engine), self.cluster.options_with(&self.threads, &self.engine));
+        if let Some(tokens) = self.generate {
+            let generation = generate(&self.input, &options, &site, &self.generate_options(tokens), &stderr::events())?;
+            return generation::print(&generation, self.format);
+        }
         let (latency, outputs) = run_model(&self.input, &options, &site, &self.options(), &stderr::events())?;
         model_latency::print(&latency, self.format)?;
         self.write_outputs(&outputs)
@@ -63,7 +98,10 @@ impl Run {
         site.cluster = self.cluster.given().map(Path::to_path_buf);
         let (model, options) = (self.flags.options_for(&self.engine), self.options());
         let planned = PlannedModel::open(source, &model, &site, &options, &stderr::events())?;
-        planned.run(&options, &mut |run| self.finish(&run))
+        match self.generate {
+            Some(tokens) => generation::print(&planned.generate(&self.generate_options(tokens))?, self.format),
+            None => planned.run(&options, &mut |run| self.finish(&run)),
+        }
     }
 
     fn options(&self) -> RunOptions {

@@ -34,7 +34,7 @@ use edgecut_relay as relay;
 use edgecut_relay::{Import, ImportOptions, Params};
 
 use crate::{
-    Error,
+    Error, decoder,
     file_kind::{self as kind, FileKind},
     input as file,
 };
@@ -67,7 +67,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the model at `path`: ONNX, or Relay text as TVM's `mod.astext()` prints it.
+    /// Reads the model at `path`: ONNX, or Relay text as TVM's `mod.astext()` prints it; or the folder of a decoder, as
+    /// ONNX Runtime's model builder writes it.
     ///
     /// # Errors
     /// If a file cannot be read, an option does not fit the model, or the options give several bindings.
@@ -172,6 +173,8 @@ pub(crate) fn stem(path: &Path) -> String {
 }
 
 fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Error> {
+    let (path, options) = decoder::sizes::located(path, options)?;
+    let (path, options) = (path.as_ref(), options.as_ref());
     let source = Source { path, options, given };
     let params = source.params()?;
     let bytes = file::read(path)?;

@@ -11,7 +11,7 @@ use edgecut_relay::{ExternalCalls, ParseMode};
 use serde::Deserialize;
 
 use super::name_pattern::NamePattern;
-use crate::{Error, input::resolve, option_values};
+use crate::{Error, decoder::state::StatePair, input::resolve, option_values};
 
 /// Options for reading a model.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -27,6 +27,13 @@ pub struct ModelOptions {
     pub bind_dim: Vec<BindSizes>,
     /// An `.npz` file with contents of inputs, as arrays `in_<name>`. Other contents are generated from the names.
     pub inputs: Option<PathBuf>,
+    /// The tokens that the states of a decoder have room for. By default, the context of the model, at most 2048.
+    pub context: Option<u64>,
+    /// The tokens of a step of a decoder: 1, the default, to generate, and more to read prompts.
+    pub prompt: Option<u64>,
+    /// Inputs and the outputs that they are in the next step, `INPUT=OUTPUT`, beside those that are known by their names.
+    #[serde(deserialize_with = "option_values::list")]
+    pub state: Vec<StatePair>,
     /// The ONNX Runtime library. By default, the installed one.
     pub onnxruntime: Option<PathBuf>,
     /// Accept only Relay that TVM's own parser accepts.

@@ -13,8 +13,8 @@ use edgecut_agent::{
         named_tensors::StreamedTensor,
         peer::Peer,
         setup::{
-            EnforcedLimit, Outgoing, Partition, ReportedOutputs, Setup, SetupError, Stage, Step, Terminal, Value,
-            ValueId,
+            EnforcedLimit, Outgoing, Partition, ReportedOutputs, Setup, SetupError, Stage, State, Step, Terminal,
+            Value, ValueId,
         },
     },
 };
@@ -51,6 +51,8 @@ pub struct DeployOptions {
     pub enforced: EnforcedLimit,
     /// Of which inferences the outputs are sent.
     pub reported: ReportedOutputs,
+    /// Inputs of the model and the outputs that they are in the next inference. They stay where they are read.
+    pub states: Vec<(TensorId, TensorId)>,
 }
 
 impl DeployOptions {
@@ -64,6 +66,7 @@ impl DeployOptions {
             streamed: given.keys().cloned().collect(),
             enforced: EnforcedLimit::Plan,
             reported: ReportedOutputs::First,
+            states: Vec::new(),
         }
     }
 }
@@ -85,11 +88,20 @@ pub fn deploy(
         let own = cut.iter().filter(|stage| stage.device == device);
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
+    let is_state = |id: &TensorId| options.states.iter().any(|(operand, result)| id == operand || id == result);
+    let mut states = Vec::new();
+    for (operand, result) in &options.states {
+        // Nothing reads the others.
+        if let Some(&operand) = values.ids.get(operand) {
+            states.push(State { operand, result: values.id(graph, *result) });
+        }
+    }
     let inputs: Vec<TensorId> =
-        graph.inputs().filter(|t| values.ids.contains_key(t) || graph.outputs.contains(t)).collect();
+        graph.inputs().filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_state(t)).collect();
     let source_values: Vec<ValueId> = inputs.iter().map(|t| values.id(graph, *t)).collect();
     let mut sink_values = Vec::new();
-    let outputs = graph.outputs.iter().map(|output| match graph.tensor(*output).origin {
+    let returned = graph.outputs.iter().filter(|output| !is_state(output));
+    let outputs = returned.map(|output| match graph.tensor(*output).origin {
         Origin::Parameter | Origin::Constant(_) => Output::Parameter(*output),
         _ => {
             sink_values.push(values.id(graph, *output));
@@ -124,13 +136,17 @@ pub fn deploy(
             values: values.to_vec(),
             partition: devices.iter().position(|d| *d == device.0 as usize).map(|p| p as u32),
         };
+        let partitions: Vec<Partition> = partitions.collect();
+        let stages = partitions.iter().flat_map(|partition| &partition.stages);
+        let operands: BTreeSet<ValueId> = stages.flat_map(|stage| &stage.operands).copied().collect();
         setups.push(Setup {
             session: options.session.clone(),
             server: server.name.clone(),
             peers: Vec::new(),
             senders: Vec::new(),
             values: values.list.clone(),
-            partitions: partitions.collect(),
+            states: states.iter().filter(|state| operands.contains(&state.operand)).copied().collect(),
+            partitions,
             sends: Vec::new(),
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
             sink: (server.name == sink).then(|| terminal(plan.sink, &sink_values)),

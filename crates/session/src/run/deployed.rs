@@ -15,7 +15,9 @@ use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, TensorData, TensorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 
-use crate::{Error, Model, Site, cluster::connect_all, model::contents::engine_error, outputs::only};
+use crate::{
+    Error, Model, Site, cluster::connect_all, decoder::state::StatePair, model::contents::engine_error, outputs::only,
+};
 
 /// A plan that is loaded on its agents. Dropping it unloads the plan.
 pub struct Deployed<'a> {
@@ -34,6 +36,16 @@ impl Site {
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
+        self.deploy_with(model, plan, &[])
+    }
+
+    /// Like [`Site::deploy`]. The inputs and outputs of `states` stay on the agents.
+    pub(super) fn deploy_with<'a>(
+        &'a self,
+        model: &'a Model,
+        plan: &Plan,
+        states: &[StatePair],
+    ) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let split = divided(model.graph(), &plan.splits).map_err(Error::bad_input)?;
         let graph = apply_schedules(&split, &plan.schedules).map_err(Error::bad_input)?.graph;
@@ -42,6 +54,7 @@ impl Site {
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
+            states: states.iter().map(|state| state.tensors(&graph)).collect::<Result<_, _>>()?,
             ..DeployOptions::new(1, &given)
         };
         let deployment = deploy::deploy(&graph, plan, &self.cluster, &options).map_err(|error| match error {
@@ -68,6 +81,13 @@ impl Site {
 }
 
 impl Deployed<'_> {
+    /// The number of values that go from one server to another in a run, and their bytes.
+    pub(super) fn exchanges(&self) -> (usize, u64) {
+        let setups = self.deployment.setups.iter();
+        let sent = setups.flat_map(|setup| setup.sends.iter().filter_map(|send| setup.value(send.value)));
+        sent.fold((0, 0), |(count, bytes), value| (count + 1, bytes + value.bytes().0))
+    }
+
     /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
     /// the model was read with.
     ///
@@ -75,6 +95,12 @@ impl Deployed<'_> {
     /// If an input does not exist or has another type, an agent fails, or the call is cancelled. After a failure of an
     /// agent or a cancellation, the plan must be deployed again.
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
+        self.step(inputs, false)
+    }
+
+    /// Like [`Deployed::run`]. If it `continues`, it reads the states that the run before left. Returns the outputs that
+    /// are no states.
+    pub(super) fn step(&self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error> {
         let graph = &self.graph;
         for (name, data) in inputs {
             let input = graph.inputs().map(|id| graph.tensor(id)).find(|tensor| tensor.name == *name);
@@ -100,7 +126,7 @@ impl Deployed<'_> {
         };
         let source = self.deployment.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
         let source = source.map_err(engine_error)?;
-        let running = async { self.loaded.run(source).await.map_err(run_error) };
+        let running = async { self.loaded.run(source, continues).await.map_err(run_error) };
         let sink = self.site.runtime.block_on(self.site.events.until_cancelled(running))?;
         outputs(&self.deployment, &sink, &content).map_err(|error| match error {
             OutputError::Content(error) => engine_error(error),

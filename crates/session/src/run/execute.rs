@@ -17,7 +17,7 @@ use edgecut_agent::{
     clock::Clock,
     deployment::Deployment,
     protocol::{
-        run::{RunCommand, RunEvent},
+        run::{RunCommand, RunEvent, Start},
         setup::Setup,
     },
     results::record::Record,
@@ -125,7 +125,7 @@ impl Participants<'_> {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
                 open.insert(next, Open { begin: Instant::now(), started: None, arrived: None, finished: 0 });
-                self.broadcast(&RunCommand::Start(next)).await;
+                self.broadcast(&RunCommand::Start(Start { inference: next, continues: false })).await;
                 next += 1;
                 continue;
             }

@@ -319,14 +319,9 @@ impl<'a> Execution<'a> {
     /// model.
     fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Error> {
         let whole = &model.import.graph;
-        let used = self.plan.devices.iter().filter(|device| !device.order.is_empty());
-        let mut choices: Vec<EngineChoice> = used.filter_map(|device| engine_choice(device.engine.as_ref()?)).collect();
-        choices.dedup();
         let watch = RunWatch::start(&self.site.events);
         watch.tell("computing the model on this machine, to compare the outputs");
-        let options = self.site.options.engine_options();
-        let engines: Vec<EngineOptions> = choices.into_iter().map(|choice| options.with(Some(choice))).collect();
-        match on_this_machine(whole, &model.contents(whole)?, &engines) {
+        match on_this_machine(whole, &model.contents(whole)?, &reference_engines(self.site, self.plan)) {
             Ok(outputs) => Ok(Some(outputs)),
             Err(error @ EngineError::Unsupported(_)) => {
                 self.site.events.notice(format_args!(
@@ -365,6 +360,15 @@ impl<'a> Execution<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// The engines of `plan`, to compute on this machine what it computes.
+pub(super) fn reference_engines(site: &Site, plan: &Plan) -> Vec<EngineOptions> {
+    let used = plan.devices.iter().filter(|device| !device.order.is_empty());
+    let mut choices: Vec<EngineChoice> = used.filter_map(|device| engine_choice(device.engine.as_ref()?)).collect();
+    choices.dedup();
+    let options = site.options.engine_options();
+    choices.into_iter().map(|choice| options.with(Some(choice))).collect()
 }
 
 /// The error that the plan does not fit the graph of its model. If given contents decided branches or sizes, they may

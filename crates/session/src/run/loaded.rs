@@ -13,7 +13,7 @@ use super::{
 use edgecut_agent::{
     client::Agent,
     deployment::Deployment,
-    protocol::run::{RunCommand, RunEvent},
+    protocol::run::{RunCommand, RunEvent, Start},
 };
 use edgecut_graph::{TensorData, units::Micros};
 
@@ -23,9 +23,10 @@ pub struct LoadedDeployment {
     requests: mpsc::Sender<Request>,
 }
 
-/// Inputs, and the channel for their outputs.
+/// Inputs, whether they continue the sequence of the inputs before, and the channel for their outputs.
 struct Request {
     inputs: Vec<TensorData>,
+    continues: bool,
     reply: oneshot::Sender<Result<Vec<TensorData>, RunError>>,
 }
 
@@ -54,13 +55,13 @@ impl LoadedDeployment {
     }
 
     /// Computes the values at the sink from `inputs`, the values at the source. Both are in the order of the
-    /// deployment.
+    /// deployment. If it `continues`, it reads the states that the run before left.
     ///
     /// # Errors
     /// If an agent fails or is lost, in this run or an earlier one.
-    pub async fn run(&self, inputs: Vec<TensorData>) -> Result<Vec<TensorData>, RunError> {
+    pub async fn run(&self, inputs: Vec<TensorData>, continues: bool) -> Result<Vec<TensorData>, RunError> {
         let (reply, result) = oneshot::channel();
-        self.requests.send(Request { inputs, reply }).await.map_err(|_| RunError::Unloaded)?;
+        self.requests.send(Request { inputs, continues, reply }).await.map_err(|_| RunError::Unloaded)?;
         result.await.map_err(|_| RunError::Unloaded)?
     }
 }
@@ -89,9 +90,9 @@ async fn serve(
         return;
     }
     let mut next = 0;
-    while let Some(Request { inputs, mut reply }) = requests.recv().await {
+    while let Some(Request { inputs, continues, mut reply }) = requests.recv().await {
         let computed = tokio::select! {
-            computed = participants.compute(&inputs, &mut next, expected) => computed,
+            computed = participants.compute(&inputs, continues, &mut next, expected) => computed,
             // A run in progress cannot be cancelled, so the deployment is unloaded.
             () = reply.closed() => return,
         };
@@ -107,6 +108,7 @@ impl Participants<'_> {
     async fn compute(
         &mut self,
         inputs: &[TensorData],
+        continues: bool,
         next: &mut u64,
         expected: Micros,
     ) -> Result<Vec<TensorData>, RunError> {
@@ -114,20 +116,20 @@ impl Participants<'_> {
         let last = (*next).max(self.warm_ups);
         let mut outputs = Vec::new();
         while *next <= last {
-            outputs = self.infer(*next, expected).await?;
+            outputs = self.infer(Start { inference: *next, continues }, expected).await?;
             *next += 1;
         }
         Ok(outputs)
     }
 
-    async fn infer(&mut self, inference: u64, expected: Micros) -> Result<Vec<TensorData>, RunError> {
-        self.broadcast(&RunCommand::Start(inference)).await;
+    async fn infer(&mut self, start: Start, expected: Micros) -> Result<Vec<TensorData>, RunError> {
+        self.broadcast(&RunCommand::Start(start)).await;
         let sinks = self.deployment.setups.iter().filter_map(|setup| setup.sink.as_ref());
         let wanted = sinks.map(|sink| sink.values.len()).sum::<usize>();
         let (mut outputs, mut unfinished, mut has_arrived) =
             (BTreeMap::<u32, TensorData>::new(), self.deployment.setups.len(), false);
         while outputs.len() < wanted || unfinished > 0 || !has_arrived {
-            let waiting = || format!("the result of run {inference}");
+            let waiting = || format!("the result of run {}", start.inference);
             match self.next(waiting, deadline(expected)).await?.1 {
                 RunEvent::Arrived { .. } => has_arrived = true,
                 RunEvent::Output { index, data } => drop(outputs.insert(index, data)),

@@ -7,6 +7,7 @@
 //! | [`execution`] | one plan: deploy, execute, compare with one device |
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
+//! | [`generate`](mod@generate) | a decoder that generates tokens, on one device or by a plan |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
 //! | [`results_file`] | the file to which results of runs are appended |
@@ -30,6 +31,7 @@ mod error;
 mod execute;
 pub mod execution;
 mod failover;
+pub mod generate;
 mod loaded;
 pub mod offload;
 pub mod options;

@@ -71,6 +71,8 @@ pub enum RunStateError {
     UnexpectedValue(u32),
     #[error("value {0} arrived twice for the same inference")]
     DuplicateValue(u32),
+    #[error("value {0} continues a sequence, and none has begun")]
+    NoState(u32),
     #[error("value {value} has {found}, expected {expected}")]
     SizeMismatch { value: u32, found: Bytes, expected: Bytes },
     /// `device` is `None` for tensors in no partition's memory.

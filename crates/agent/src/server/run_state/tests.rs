@@ -50,6 +50,7 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
             .collect(),
         source: None,
         sink: None,
+        states: vec![],
         in_flight: 1,
         wait: None,
         streamed: vec![],
@@ -92,7 +93,8 @@ impl Harness {
             "start" => {
                 let values = self.state.setup.source.iter().flat_map(|source| &source.values);
                 let inputs: Vec<TensorData> = values.map(|value| self.zeros(*value)).collect();
-                self.state.start(number(1), &inputs, now)
+                let continues = words.len() > 2;
+                self.state.start(Start { inference: number(1), continues }, &inputs, now)
             }
             "begin" => {
                 let begun = self.state.begin_receive(number(1), ValueId(number(2) as u32), now);
@@ -314,6 +316,51 @@ fn a_stage_without_operands_waits_for_the_start() {
 }
 
 #[test]
+fn a_state_goes_from_one_inference_to_the_next() {
+    // Stage 0 reads the state 1, whose next content is 2, and the input.
+    let stages = partition("cpu", &[(&[0, 1], &[2, 3])]);
+    let state = State { operand: ValueId(1), result: ValueId(2) };
+    let (source, sink) = (terminal(&[0], Some(0)), terminal(&[3], Some(0)));
+    let setup = Arc::new(Setup { source, sink, states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[]) });
+    setup.check().unwrap();
+    let mut harness = Harness::new(&setup);
+    assert_eq!(harness.apply("start 0 continues"), "NoState(1)");
+    let mut harness = Harness::new(&setup);
+    let mut content = Vec::new();
+    for (inference, continues) in [(0, false), (1, true), (2, true), (3, false)] {
+        let start = Start { inference, continues };
+        harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).unwrap();
+        let task = harness.state.next_stage(0).unwrap();
+        content.push(task.operands[1].bytes()[0]);
+        let run =
+            StageRun { results: vec![tensor(vec![inference as u8 + 1; 8]), tensor(vec![0])], ..StageRun::default() };
+        let effects = harness.state.finish_stage(0, task.stage, run).unwrap();
+        assert_eq!(render(&effects), format!("outputs {inference}, finished {inference}"));
+        assert_eq!(harness.live(), [8, 0], "the state stays");
+    }
+    assert_eq!(content, [0, 1, 2, 0]);
+    assert_eq!(harness.state.peak(0), Bytes(12));
+}
+
+#[test]
+fn states_that_others_make_are_received_and_kept() {
+    // The peer computes 2, the next content of the state 1.
+    let stages = partition("cpu", &[(&[1], &[3])]);
+    let state = State { operand: ValueId(1), result: ValueId(2) };
+    let setup = Arc::new(Setup { states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[3]) });
+    setup.check().unwrap();
+    assert_eq!(setup.received(), [ValueId(2)].into());
+    let script = "start 0 -> -
+         next 0 -> run 0.0 ready 1
+         finish 0 -> send 0.0
+         sent 0 0 -> -
+         begin 0 2 -> -
+         receive 0 2 -> finished 0
+         start 1 continues -> -";
+    check(&setup, &[("reader", script)]);
+}
+
+#[test]
 fn memory_is_held_from_production_to_the_last_use() {
     let mut harness = Harness::new(&source_and_sink(1));
     harness.state.set_parameters(0, Bytes(100), Bytes(120));
@@ -382,7 +429,9 @@ fn simulate(setup: &Arc<Setup>, total: u64, seed: u64) -> BTreeMap<u64, Vec<Tens
                 0 if window.contains(&started) => {
                     let input = compute(0, 4, &[tensor(vec![started as u8])]);
                     started += 1;
-                    Some(harness.state.start(started - 1, &[input], now).unwrap())
+                    Some(
+                        harness.state.start(Start { inference: started - 1, continues: false }, &[input], now).unwrap(),
+                    )
                 }
                 1 => window.clone().find(|n| !begun.contains(n) && random.bool()).map(|n| {
                     begun.insert(n);
@@ -462,7 +511,7 @@ fn what_is_received_counts_against_the_limit_from_its_first_byte() {
         let received: Vec<bool> = (0..3)
             .map(|number| {
                 let input = TensorData::new(DType::U8, [4], vec![0; 4]).unwrap();
-                state.start(number, &[input], Micros::ZERO).is_ok()
+                state.start(Start { inference: number, continues: false }, &[input], Micros::ZERO).is_ok()
                     && state.begin_receive(number, ValueId(1), Micros::ZERO).is_ok()
             })
             .collect();

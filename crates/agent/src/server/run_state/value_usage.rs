@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::protocol::setup::{Setup, ValueId};
+use crate::protocol::setup::{Partition, Setup, State, ValueId};
 
 /// How one value is used on this server. A *holder* is a partition, or the index after the last one, which stands for
 /// values that are in no device's memory.
@@ -15,7 +15,8 @@ pub(super) struct ValueUsage {
     /// Indices into `Setup::sends`.
     pub sends: Vec<usize>,
     pub is_output: bool,
-    /// Reference counts by holder: stages that read it, sends from there, and one if it is an output there.
+    /// Reference counts by holder: stages that read it, sends from there, and one if it is an
+    /// output there; one where it becomes a state.
     pub references: Vec<u32>,
 }
 
@@ -37,6 +38,12 @@ impl ValueUsage {
         if let Some(source) = &setup.source {
             let home = source.partition.map_or(none, |p| p as usize);
             source.values.iter().for_each(|v| usage[v.0 as usize].home = home);
+        }
+        for State { operand, result } in &setup.states {
+            let reads = |partition: &Partition| partition.stages.iter().any(|stage| stage.operands.contains(operand));
+            let home = setup.partitions.iter().position(reads).unwrap_or(none);
+            usage[operand.0 as usize].home = home;
+            usage[result.0 as usize].references[home] += 1;
         }
         for (index, outgoing) in setup.sends.iter().enumerate() {
             let value = &mut usage[outgoing.value.0 as usize];

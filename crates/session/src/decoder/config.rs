@@ -1,0 +1,118 @@
+//! `genai_config.json`: what ONNX Runtime's model builder writes about a decoder.
+//!
+//! Source: <https://onnxruntime.ai/docs/genai/reference/config.html>.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use smol_str::SmolStr;
+
+use crate::{Error, input::read_document, located::Located};
+
+/// The name of the file.
+pub(super) const FILE_NAME: &str = "genai_config.json";
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct GenaiConfig {
+    pub model: ModelConfig,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ModelConfig {
+    pub context_length: u64,
+    pub decoder: DecoderConfig,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct DecoderConfig {
+    pub filename: PathBuf,
+    pub head_size: u64,
+    #[serde(default)]
+    pub inputs: InputNames,
+    #[serde(default)]
+    pub outputs: OutputNames,
+}
+
+/// The names of inputs; in those of caches, `%d` is the number of the layer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub(super) struct InputNames {
+    pub input_ids: SmolStr,
+    pub attention_mask: SmolStr,
+    pub position_ids: SmolStr,
+    pub past_key_names: SmolStr,
+    pub past_value_names: SmolStr,
+}
+
+/// The names of outputs, as [`InputNames`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub(super) struct OutputNames {
+    pub logits: SmolStr,
+    pub present_key_names: SmolStr,
+    pub present_value_names: SmolStr,
+}
+
+impl Default for InputNames {
+    fn default() -> InputNames {
+        InputNames {
+            input_ids: "input_ids".into(),
+            attention_mask: "attention_mask".into(),
+            position_ids: "position_ids".into(),
+            past_key_names: "past_key_values.%d.key".into(),
+            past_value_names: "past_key_values.%d.value".into(),
+        }
+    }
+}
+
+impl Default for OutputNames {
+    fn default() -> OutputNames {
+        OutputNames {
+            logits: "logits".into(),
+            present_key_names: "present.%d.key".into(),
+            present_value_names: "present.%d.value".into(),
+        }
+    }
+}
+
+impl GenaiConfig {
+    /// The configuration in `folder`, if it has one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn in_folder(folder: &Path) -> Result<Option<GenaiConfig>, Error> {
+        let path = folder.join(FILE_NAME);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = read_document(&path).map_err(|error| Error::unreadable(&path, &error))?;
+        let config = serde_json::from_str(&text).map_err(|error| Error::bad_input(Located::new(&path, error)))?;
+        Ok(Some(config))
+    }
+}
+
+/// The number that takes the place of `%d` where `name` is `pattern`.
+pub(super) fn layer<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
+    let (before, after) = pattern.split_once("%d")?;
+    let layer = name.strip_prefix(before)?.strip_suffix(after)?;
+    (!layer.is_empty() && layer.bytes().all(|byte| byte.is_ascii_digit())).then_some(layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_numbers_in_names() {
+        for (name, pattern, want) in [
+            ("past_key_values.12.key", "past_key_values.%d.key", Some("12")),
+            ("past_key_values.12.value", "past_key_values.%d.key", None),
+            ("past_key_values..key", "past_key_values.%d.key", None),
+            ("past_key_values.x.key", "past_key_values.%d.key", None),
+            ("past_3", "past_%d", Some("3")),
+            ("past", "past", None),
+        ] {
+            assert_eq!(layer(name, pattern), want, "{name} {pattern}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A decoder's file, and the sizes of the dimensions that it leaves open: one sequence, a step of so many tokens, and
+//! states with room for the whole context.
+
+use std::{borrow::Cow, path::Path};
+
+use edgecut_onnx::{is_onnx, open_inputs};
+use edgecut_ops::passes::{
+    bindings::{OpenDim, OpenInput},
+    retype::{BindDim, bound_size},
+};
+
+use super::config::{FILE_NAME, GenaiConfig, InputNames, layer};
+use crate::{Error, ModelOptions, input};
+
+/// The longest context that a step has room for unless an option asks for more: states take memory in proportion.
+const DEFAULT_CONTEXT: u64 = 2048;
+
+/// The file of the model at `path`, and the options to read it with. A folder with `genai_config.json` is a decoder, and
+/// so is a file that it names, or one that options give a context or states; the sizes of a decoder's dimensions are
+/// added to the options.
+///
+/// # Errors
+/// If the folder has no decoder, its configuration cannot be read, or an option does not fit the model.
+pub(crate) fn located<'a>(
+    path: &'a Path,
+    options: &'a ModelOptions,
+) -> Result<(Cow<'a, Path>, Cow<'a, ModelOptions>), Error> {
+    let is_folder = path.is_dir();
+    let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new("")) };
+    let config = GenaiConfig::in_folder(folder)?;
+    let named = |config: &GenaiConfig| path.file_name() == config.model.decoder.filename.file_name();
+    let config = config.filter(|config| is_folder || named(config));
+    let file: Cow<'a, Path> = match (&config, is_folder) {
+        (Some(config), true) => folder.join(&config.model.decoder.filename).into(),
+        (None, true) => {
+            let what = format!("{}: a folder without {FILE_NAME}: name the model's file", path.display());
+            return Err(Error::BadInput(what.into()));
+        }
+        (_, false) => path.into(),
+    };
+    let is_asked = options.context.is_some() || options.prompt.is_some();
+    if config.is_none() && !is_asked {
+        return Ok((file, Cow::Borrowed(options)));
+    }
+    let names = config.as_ref().map(|config| config.model.decoder.inputs.clone()).unwrap_or_default();
+    let sizes = Sizes {
+        context: options.context.unwrap_or_else(|| {
+            config.as_ref().map_or(DEFAULT_CONTEXT, |config| config.model.context_length.min(DEFAULT_CONTEXT))
+        }),
+        step: options.prompt.unwrap_or(1),
+        head: config.as_ref().map(|config| config.model.decoder.head_size),
+        names: &names,
+    };
+    let most = config.as_ref().map(|config| config.model.context_length);
+    sizes.check(most)?;
+    let bytes = input::read(&file)?;
+    if !is_onnx(&bytes) {
+        let what = format!("{}: options `context` and `prompt` are of decoders in ONNX", file.display());
+        return Err(Error::BadInput(what.into()));
+    }
+    let open = open_inputs(&file.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
+    if config.is_none() && !open.iter().any(|open| open.name == names.input_ids) {
+        let what = format!("{}: it has no input `{}` of unknown size", file.display(), names.input_ids);
+        let advice = "options `context` and `prompt` are of decoders; give sizes with option `bind_dim`";
+        return Err(Error::BadInput(format!("{what}: {advice}").into()));
+    }
+    let given: Vec<BindDim> = options.bindings()?.iter().flat_map(|binding| binding.dims().to_vec()).collect();
+    let mut options = options.clone();
+    options.bind_dim.extend(sizes.of(&open, &given).into_iter().map(Into::into));
+    Ok((file, Cow::Owned(options)))
+}
+
+/// The sizes of a step.
+struct Sizes<'a> {
+    /// The tokens that the states have room for.
+    context: u64,
+    /// The tokens of a step.
+    step: u64,
+    /// The size of a head, where the file leaves it open.
+    head: Option<u64>,
+    names: &'a InputNames,
+}
+
+impl Sizes<'_> {
+    /// Checks the sizes against `longest`, the longest context of the model, if it is known.
+    fn check(&self, longest: Option<u64>) -> Result<(), Error> {
+        let Sizes { context, step, .. } = self;
+        let what = match longest {
+            _ if *step == 0 => "option `prompt`: expected at least one token".to_string(),
+            _ if step > context => {
+                format!("option `prompt`: steps of {step} tokens do not fit into a context of {context}")
+            }
+            Some(longest) if *context > longest => {
+                format!("option `context`: the model is for contexts of up to {longest} tokens, not {context}")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::BadInput(what.into()))
+    }
+
+    /// The sizes of the dimensions in `open` that `given` leaves open: of a dimension that the file names by its name.
+    fn of(&self, open: &[OpenInput], given: &[BindDim]) -> Vec<BindDim> {
+        let mut made: Vec<BindDim> = Vec::new();
+        for input in open {
+            for (axis, dim) in input.dims.iter().enumerate() {
+                let OpenDim::Open(symbol) = dim else { continue };
+                let known = [given, &made].concat();
+                let is_known = bound_size(&known, &input.name, axis, symbol.as_deref()).is_some();
+                let Some(size) = self.size(&input.name, axis).filter(|_| !is_known) else { continue };
+                made.push(match symbol {
+                    Some(name) => BindDim::Symbol { name: name.clone(), size },
+                    None => BindDim::One { tensor: input.name.clone(), axis, size },
+                });
+            }
+        }
+        made
+    }
+
+    /// The size of a dimension of the input `name`, if its role is known.
+    fn size(&self, name: &str, axis: usize) -> Option<u64> {
+        let InputNames { input_ids, attention_mask, position_ids, past_key_names, past_value_names } = self.names;
+        let is_cache = [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
+        match axis {
+            0 if is_cache || [input_ids, attention_mask, position_ids].into_iter().any(|of| of == name) => Some(1),
+            1 if name == input_ids || name == position_ids => Some(self.step),
+            1 if name == attention_mask => Some(self.context),
+            2 if is_cache => Some(self.context),
+            3 if is_cache => self.head,
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(name: &str, dims: &[&str]) -> OpenInput {
+        let dim = |text: &&str| text.parse().map_or_else(|_| OpenDim::Open(Some((*text).into())), OpenDim::Known);
+        OpenInput { name: name.into(), dims: dims.iter().map(dim).collect() }
+    }
+
+    #[test]
+    fn dimensions_get_the_sizes_of_a_step() {
+        let names = InputNames::default();
+        let sizes = Sizes { context: 64, step: 4, head: Some(8), names: &names };
+        let inputs = [
+            open("input_ids", &["batch", "sequence"]),
+            open("attention_mask", &["batch", "total"]),
+            open("past_key_values.0.key", &["batch", "2", "past", "head"]),
+            open("other", &["n"]),
+        ];
+        let text =
+            |given: &[BindDim]| sizes.of(&inputs, given).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(text(&[]), "batch=1 sequence=4 total=64 past=64 head=8");
+        assert_eq!(text(&["batch=2".parse().unwrap(), "past=16".parse().unwrap()]), "sequence=4 total=64 head=8");
+        for (context, step, longest, is_ok) in
+            [(64, 1, None, true), (64, 65, None, false), (64, 0, None, false), (64, 1, Some(63), false)]
+        {
+            let sizes = Sizes { context, step, head: None, names: &names };
+            assert_eq!(sizes.check(longest).is_ok(), is_ok, "{context} {step}");
+        }
+    }
+}
