@@ -21,7 +21,7 @@ use edgecut::{
         named_tensors::StreamedTensor,
         profile::ProfileTask,
         recorded,
-        run::RunCommand,
+        run::{RunCommand, Start},
         setup::{Setup, Terminal, ValueId},
     },
     engine::{CountingAllocator, CpuClock},
@@ -199,7 +199,7 @@ fn made(body: &str) -> Vec<Vec<u8>> {
                 RunCommand::Parameter { index: 0, data: content() },
                 RunCommand::Input { index: 0, data: content() },
                 RunCommand::Connect,
-                RunCommand::Start(0),
+                RunCommand::Start(Start { inference: 0, continues: true }),
             ];
             vec![recorded::commands(all).unwrap()]
         }

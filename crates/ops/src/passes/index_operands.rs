@@ -137,12 +137,14 @@ impl<'g> Operands<'g> {
         }
     }
 
-    /// Tokens of a sequence after the new ones: past ones and those, as far as positions go.
+    /// Tokens of a sequence after the new ones: past ones and those, as far as positions go and the cache has room.
     fn total_length(&self) -> Option<i64> {
         let past = self.size(3, 2).unwrap_or(0);
         let total = past.checked_add(self.size(0, 1)?)?;
         let most = self.size(7, 0).unwrap_or(i64::MAX);
-        Some(total.min(most)).filter(|total| *total > 0)
+        let cache = self.operator.outputs.get(1).map(|id| &self.graph.tensor(*id).ty.shape);
+        let room = cache.and_then(|shape| i64::try_from(*shape.fixed()?.get(2)?).ok()).unwrap_or(i64::MAX);
+        Some(total.min(most).min(room)).filter(|total| *total > 0)
     }
 }
 

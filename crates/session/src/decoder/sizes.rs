@@ -6,8 +6,11 @@ use std::{borrow::Cow, path::Path};
 use edgecut_onnx::{is_onnx, open_inputs};
 use edgecut_ops::passes::{
     bindings::{OpenDim, OpenInput},
+    index_ranges::ValueRange,
     retype::{BindDim, bound_size},
 };
+
+use smol_str::SmolStr;
 
 use super::config::{FILE_NAME, GenaiConfig, InputNames, layer};
 use crate::{Error, ModelOptions, input};
@@ -15,16 +18,21 @@ use crate::{Error, ModelOptions, input};
 /// The longest context that a step has room for unless an option asks for more: states take memory in proportion.
 const DEFAULT_CONTEXT: u64 = 2048;
 
+/// Where a model is, and how it is read.
+pub(crate) struct Located<'a> {
+    pub file: Cow<'a, Path>,
+    pub options: Cow<'a, ModelOptions>,
+    /// Of a decoder: the values of inputs that are generated, those of a step at the end of the context.
+    pub ranges: Vec<(SmolStr, ValueRange)>,
+}
+
 /// The file of the model at `path`, and the options to read it with. A folder with `genai_config.json` is a decoder, and
 /// so is a file that it names, or one that options give a context or states; the sizes of a decoder's dimensions are
 /// added to the options.
 ///
 /// # Errors
 /// If the folder has no decoder, its configuration cannot be read, or an option does not fit the model.
-pub(crate) fn located<'a>(
-    path: &'a Path,
-    options: &'a ModelOptions,
-) -> Result<(Cow<'a, Path>, Cow<'a, ModelOptions>), Error> {
+pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<Located<'a>, Error> {
     let is_folder = path.is_dir();
     let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new("")) };
     let config = GenaiConfig::in_folder(folder)?;
@@ -40,7 +48,7 @@ pub(crate) fn located<'a>(
     };
     let is_asked = options.context.is_some() || options.prompt.is_some();
     if config.is_none() && !is_asked {
-        return Ok((file, Cow::Borrowed(options)));
+        return Ok(Located { file, options: Cow::Borrowed(options), ranges: Vec::new() });
     }
     let names = config.as_ref().map(|config| config.model.decoder.inputs.clone()).unwrap_or_default();
     let sizes = Sizes {
@@ -67,7 +75,8 @@ pub(crate) fn located<'a>(
     let given: Vec<BindDim> = options.bindings()?.iter().flat_map(|binding| binding.dims().to_vec()).collect();
     let mut options = options.clone();
     options.bind_dim.extend(sizes.of(&open, &given).into_iter().map(Into::into));
-    Ok((file, Cow::Owned(options)))
+    let ranges = sizes.ranges();
+    Ok(Located { file, options: Cow::Owned(options), ranges })
 }
 
 /// The sizes of a step.
@@ -96,6 +105,12 @@ impl Sizes<'_> {
             _ => return Ok(()),
         };
         Err(Error::BadInput(what.into()))
+    }
+
+    /// The values of inputs in a step at the end of the context.
+    fn ranges(&self) -> Vec<(SmolStr, ValueRange)> {
+        let last = i64::try_from(self.context - self.step).unwrap_or(i64::MAX);
+        vec![(self.names.attention_mask.clone(), (1, 1)), (self.names.position_ids.clone(), (last, last))]
     }
 
     /// The sizes of the dimensions in `open` that `given` leaves open: of a dimension that the file names by its name.

@@ -56,6 +56,12 @@ impl<'a> Contents<'a> {
         self
     }
 
+    /// The same contents, with generated contents of these tensors in `ranges`.
+    pub(super) fn within(mut self, ranges: &[(SmolStr, ValueRange)]) -> Contents<'a> {
+        self.ranges.extend(ranges.iter().cloned());
+        self
+    }
+
     /// The content of one tensor.
     pub fn of(&self, id: TensorId) -> Result<TensorData, EngineError> {
         self.of_tensor(self.graph.tensor(id))

@@ -39,6 +39,7 @@ use crate::{
     input as file,
 };
 pub use edgecut_ops::passes::bindings::{BindSizes, Binding};
+use edgecut_ops::passes::index_ranges::ValueRange;
 pub use edgecut_relay::TypeChecks;
 
 use contents::{Contents, check_type};
@@ -64,6 +65,8 @@ pub struct Model {
     pub notices: Vec<String>,
     /// The options that the model was read with.
     pub options: ModelOptions,
+    /// The values of inputs that are generated, by name, in addition to those that operators accept.
+    ranges: Vec<(SmolStr, ValueRange)>,
 }
 
 impl Model {
@@ -160,7 +163,7 @@ impl Model {
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
         let contents = Contents::new(graph, self.given.clone(), &self.params)?;
         Ok(match self.interface {
-            Some(_) => contents.within_ranges_of(&self.import.graph),
+            Some(_) => contents.within_ranges_of(&self.import.graph).within(&self.ranges),
             // Relay clips an index beyond its axis, and expected results depend on that.
             None => contents,
         })
@@ -173,8 +176,8 @@ pub(crate) fn stem(path: &Path) -> String {
 }
 
 fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Error> {
-    let (path, options) = decoder::sizes::located(path, options)?;
-    let (path, options) = (path.as_ref(), options.as_ref());
+    let located = decoder::sizes::located(path, options)?;
+    let (path, options) = (located.file.as_ref(), located.options.as_ref());
     let source = Source { path, options, given };
     let params = source.params()?;
     let bytes = file::read(path)?;
@@ -182,6 +185,7 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     let read = if is_onnx { source.read_onnx(bytes, params) } else { source.read_relay(&bytes, params) };
     source.given.check_read()?;
     let mut model = read?;
+    model.ranges = located.ranges;
     if !model.given.is_empty() {
         model.contents(&model.import.graph)?;
     }
@@ -229,7 +233,18 @@ impl Source<'_> {
         let name = self.path.display().to_string();
         let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };
         let (path, given) = (self.path.to_path_buf(), self.given.clone());
-        Ok(Model { path, import, params, given, selected, interface, guessed, notices, options: self.options.clone() })
+        Ok(Model {
+            path,
+            import,
+            params,
+            given,
+            selected,
+            interface,
+            guessed,
+            notices,
+            options: self.options.clone(),
+            ranges: Vec::new(),
+        })
     }
 
     fn read_relay(&self, bytes: &[u8], params: Params) -> Result<Model, Error> {
@@ -266,6 +281,7 @@ impl Source<'_> {
             guessed: Vec::new(),
             notices: Vec::new(),
             options: self.options.clone(),
+            ranges: Vec::new(),
         })
     }
 
