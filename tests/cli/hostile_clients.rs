@@ -219,6 +219,7 @@ pub(crate) fn setup(session: &str) -> Setup {
         sends: vec![],
         source: None,
         sink: None,
+        states: vec![],
         in_flight: 1,
         wait: None,
         streamed: vec![StreamedTensor { name: "w".into(), ty }],

@@ -11,6 +11,7 @@ mod command_line;
 mod compare;
 mod configuration;
 mod costs;
+mod decoder;
 mod deployment;
 mod dilation;
 mod discovery;

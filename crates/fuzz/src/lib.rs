@@ -224,6 +224,7 @@ pub fn receiver() -> Setup {
         sends: vec![],
         source: None,
         sink: None,
+        states: vec![],
         in_flight: 2,
         wait: None,
         streamed: vec![],

@@ -85,8 +85,12 @@ impl GenerateOptions {
     }
 }
 
-/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`. If
-/// `options` do not give the context, it is as long as these tokens need.
+/// The longest step in which a prompt is read, unless an option says so.
+const PREFILL_STEP: u64 = 128;
+
+/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`. The prompt
+/// is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all. If `options` do not give the context, it is
+/// as long as these tokens need.
 ///
 /// # Errors
 /// If the model is no decoder or cannot be computed, or the generation is cancelled before the first token.
@@ -99,11 +103,12 @@ pub fn generate(
 ) -> Result<Generation, Error> {
     generate.check()?;
     site.check()?;
-    let mut options = options.clone();
-    let needed = (generate.prompt_ids.len() + generate.tokens) as u64;
-    let step = options.prompt.unwrap_or(1).max(1);
-    options.context.get_or_insert(needed.saturating_add(step - 1).max(step));
-    let model = Model::open(path, &options)?;
+    let (prompt, tokens) = (generate.prompt_ids.len() as u64, generate.tokens as u64);
+    let prefill = options.prompt.unwrap_or(prompt.min(PREFILL_STEP)).max(1);
+    let needed = prompt.div_ceil(prefill).saturating_mul(prefill).max(prompt.saturating_add(tokens - 1));
+    let context = options.context.unwrap_or(needed);
+    let with_step = |step| ModelOptions { context: Some(context), prompt: Some(step), ..options.clone() };
+    let model = Model::open(path, &with_step(1))?;
     events.notices(&model.notices);
     let threads = site.threads.unwrap_or(1);
     Oversubscribed::here(threads).iter().for_each(|warning| events.notice(warning));
@@ -111,8 +116,14 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
+    let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
+    if prefill > 1 {
+        let of_prompt = Model::open(path, &with_step(prefill))?;
+        steps.load_prefill(&of_prompt, engine.as_ref())?;
+        interfaces.prefill = Some(StepInterface::of(&of_prompt)?);
+    }
     watch.tell_measured("generating tokens");
-    run(&mut steps, &StepInterface::of(&model)?, generate, events)
+    run(&mut steps, &interfaces, generate, events)
 }
 
 impl PlannedModel {
@@ -134,17 +145,17 @@ impl Site {
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
         let events = &self.events;
-        let interface = StepInterface::of(model)?;
-        interface.check_room(options)?;
+        let interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
+        interfaces.check_room(options)?;
         let mut deployed = {
             let watch = RunWatch::start(events);
             watch.tell("loading the plan");
-            self.deploy_with(model, plan, &interface.states)?
+            self.deploy_with(model, plan, &interfaces.decode.states)?
         };
         let mut generation = {
             let watch = RunWatch::start(events);
             watch.tell("generating tokens");
-            run(&mut deployed, &interface, options, events)?
+            run(&mut deployed, &interfaces, options, events)?
         };
         (generation.exchanges, generation.exchanged_bytes) = deployed.exchanges();
         drop(deployed);
@@ -160,7 +171,7 @@ impl Site {
             return Ok(generation);
         };
         let compared = GenerateOptions { tokens: generation.tokens.len(), ..options.clone() };
-        let wanted = run(&mut steps, &interface, &compared, events)?.tokens;
+        let wanted = run(&mut steps, &interfaces, &compared, events)?.tokens;
         let of_both = generation.tokens.iter().zip(&wanted);
         match of_both.enumerate().find(|(_, (found, wanted))| found != wanted) {
             Some((at, (found, wanted))) => {
@@ -174,22 +185,49 @@ impl Site {
     }
 }
 
+/// The steps of a sequence.
+struct Interfaces {
+    /// The steps that read the prompt, if they are others than those of single tokens.
+    prefill: Option<StepInterface>,
+    decode: StepInterface,
+}
+
+/// Which step is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Prefill,
+    Decode,
+}
+
 /// What computes the steps of one sequence.
 trait Steps {
-    /// Computes a step from its `inputs` and, if it `continues`, the states that the step before left. Returns the outputs
+    /// Computes a step of `phase` from its `inputs` and, if it `continues`, the states that the step before left. Returns the outputs
     /// that are no states.
-    fn step(&mut self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error>;
+    fn step(
+        &mut self,
+        phase: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error>;
 }
 
 impl Steps for Deployed<'_> {
-    fn step(&mut self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error> {
+    /// A plan has one step, for both phases.
+    fn step(
+        &mut self,
+        _: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error> {
         Deployed::step(self, inputs, continues)
     }
 }
 
 /// A decoder that is loaded in this process.
 struct LocalSteps {
-    executable: Box<dyn Executable>,
+    decode: Box<dyn Executable>,
+    /// The same for steps of several tokens, if there are any.
+    prefill: Option<Box<dyn Executable>>,
     /// By input of the graph.
     inputs: Vec<Operand>,
     /// By output of the graph: the input that it is in the next step.
@@ -210,7 +248,7 @@ impl LocalSteps {
         let graph = model.graph();
         let pairs = interface.states.iter().map(|state| state.tensors(graph)).collect::<Result<Vec<_>, _>>()?;
         let contents = model.contents(graph)?;
-        let executable = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
+        let decode = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
         let operands: Vec<_> = graph.inputs().collect();
         let operand = |id: &TensorId| {
             let tensor = graph.tensor(*id);
@@ -226,12 +264,27 @@ impl LocalSteps {
             let (input, _) = pairs.iter().find(|(_, of)| of == output)?;
             operands.iter().position(|id| id == input)
         };
-        Ok(LocalSteps { executable, inputs, next: graph.outputs.iter().map(next).collect() })
+        Ok(LocalSteps { decode, prefill: None, inputs, next: graph.outputs.iter().map(next).collect() })
+    }
+}
+
+impl LocalSteps {
+    /// Loads `model`, the same decoder with steps of several tokens.
+    fn load_prefill(&mut self, model: &Model, engine: &dyn Engine) -> Result<(), Error> {
+        model.check_memory()?;
+        let contents = model.contents(model.graph())?;
+        self.prefill = Some(engine.load(model.graph(), &|id| contents.of(id)).map_err(engine_error)?);
+        Ok(())
     }
 }
 
 impl Steps for LocalSteps {
-    fn step(&mut self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error> {
+    fn step(
+        &mut self,
+        phase: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error> {
         let operand = |operand: &Operand| match operand {
             Operand::Given(name) => {
                 inputs.get(name.as_str()).cloned().ok_or_else(|| Error::Failed(format!("{name} is not given").into()))
@@ -240,7 +293,11 @@ impl Steps for LocalSteps {
             Operand::State { zeros, .. } => Ok(zeros.clone()),
         };
         let operands = self.inputs.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
-        let results = self.executable.run_stepwise(operands, &mut |_| {}).map_err(engine_error)?;
+        let executable = match (phase, &mut self.prefill) {
+            (Phase::Prefill, Some(prefill)) => prefill,
+            _ => &mut self.decode,
+        };
+        let results = executable.run_stepwise(operands, &mut |_| {}).map_err(engine_error)?;
         let mut outputs = Vec::new();
         for (result, next) in results.into_iter().zip(&self.next) {
             match next.and_then(|at| self.inputs.get_mut(at)) {
@@ -252,15 +309,19 @@ impl Steps for LocalSteps {
     }
 }
 
-impl StepInterface {
+impl Interfaces {
+    fn prompt(&self) -> &StepInterface {
+        self.prefill.as_ref().unwrap_or(&self.decode)
+    }
+
     /// Checks that the context has room for the prompt and all tokens but the last, which no step reads.
     fn check_room(&self, options: &GenerateOptions) -> Result<(), Error> {
-        let Some(context) = self.context else { return Ok(()) };
-        let (prompt, step) = (options.prompt_ids.len(), self.step);
+        let Some(context) = self.decode.context else { return Ok(()) };
+        let prompt = options.prompt_ids.len();
         // The steps that begin last: of the prompt, and of the token before the last.
-        let of_prompt = (prompt - 1) / step * step + step;
-        let of_tokens = if options.tokens > 1 { prompt + options.tokens - 2 + step } else { 0 };
-        let needed = of_prompt.max(of_tokens);
+        let of_prompt = prompt.div_ceil(self.prompt().step) * self.prompt().step;
+        let of_tokens = (prompt + self.decode.step).saturating_add(options.tokens).saturating_sub(2);
+        let needed = of_prompt.max(if options.tokens > 1 { of_tokens } else { 0 });
         if needed <= context {
             return Ok(());
         }
@@ -273,20 +334,23 @@ impl StepInterface {
 /// Reads the prompt, then generates tokens.
 fn run(
     steps: &mut dyn Steps,
-    interface: &StepInterface,
+    interfaces: &Interfaces,
     options: &GenerateOptions,
     events: &Events,
 ) -> Result<Generation, Error> {
-    interface.check_room(options)?;
+    interfaces.check_room(options)?;
+    let (prompt, decode) = (interfaces.prompt(), &interfaces.decode);
     let mut random = fastrand::Rng::with_seed(options.seed);
     let stop = events.stop(None, KEPT);
     // The warm-up: what an engine does once is not the prompt's.
-    steps.step(&interface.inputs(0, &options.prompt_ids[..1]), false)?;
+    for (phase, interface) in [(Phase::Prefill, prompt), (Phase::Decode, decode)] {
+        steps.step(phase, &interface.inputs(0, &options.prompt_ids[..1]), false)?;
+    }
     let begin = Instant::now();
     let (mut past, mut logits) = (0, Vec::new());
-    for chunk in options.prompt_ids.chunks(interface.step) {
-        let outputs = steps.step(&interface.inputs(past, chunk), past > 0)?;
-        logits = interface.logits(&outputs, chunk.len() - 1)?;
+    for chunk in options.prompt_ids.chunks(prompt.step) {
+        let outputs = steps.step(Phase::Prefill, &prompt.inputs(past, chunk), past > 0)?;
+        logits = prompt.logits(&outputs, chunk.len() - 1)?;
         past += chunk.len();
     }
     let mut tokens = vec![choose(&logits, options.top_k, &mut random)?];
@@ -295,13 +359,13 @@ fn run(
     while tokens.len() < options.tokens && !stop.is_requested() {
         let begin = Instant::now();
         let last = tokens[tokens.len() - 1];
-        let computed = steps.step(&interface.inputs(past, &[last]), true);
+        let computed = steps.step(Phase::Decode, &decode.inputs(past, &[last]), true);
         let outputs = match computed {
             Err(Error::Cancelled) if !events.is_unwanted() => break,
             computed => computed?,
         };
         past += 1;
-        tokens.push(choose(&interface.logits(&outputs, 0)?, options.top_k, &mut random)?);
+        tokens.push(choose(&decode.logits(&outputs, 0)?, options.top_k, &mut random)?);
         times.push(elapsed(begin));
     }
     if tokens.len() < options.tokens {

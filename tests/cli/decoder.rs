@@ -1,0 +1,93 @@
+//! Decoders: tokens that one device and plans on agents generate, and what is refused.
+
+use std::{fs, path::Path};
+
+use crate::common::process::{AgentProcess, cluster_of, run};
+
+/// The folder of a decoder of 2 layers, as ONNX Runtime's model builder writes it.
+fn decoder() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/decoder").display().to_string()
+}
+
+/// What ONNX Runtime generates greedily after 3, 5, 7, 9, 11.
+const EXPECTED: [u64; 16] = [113, 74, 24, 78, 115, 70, 28, 36, 117, 113, 76, 33, 91, 65, 117, 113];
+
+/// The value that `line` prints as JSON.
+#[track_caller]
+fn json(folder: &Path, line: &str) -> serde_json::Value {
+    let (code, out, err) = run(folder, &format!("{line} --format json"));
+    assert_eq!(code, Some(0), "{line}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn tokens(generated: &serde_json::Value) -> Vec<u64> {
+    serde_json::from_value(generated["tokens"].clone()).unwrap()
+}
+
+#[test]
+fn one_device_generates_the_tokens_of_onnx_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("run {} --generate 16 --prompt-ids 3,5,7,9,11", decoder());
+    // The prompt in one step, in steps of 2 of which the last is padded, and token by token.
+    for more in ["", " --prompt 2", " --prompt 1 --context 64"] {
+        let generated = json(folder.path(), &format!("{line}{more}"));
+        assert_eq!(tokens(&generated), EXPECTED, "{more}");
+        assert_eq!((&generated["prompt_tokens"], &generated["exchanges"]), (&5.into(), &0.into()));
+        assert!(
+            generated["prefill_us"].as_f64().unwrap() > 0.0
+                && generated["token_us"]["median_us"].as_f64().unwrap() > 0.0
+        );
+    }
+    let drawn = |seed: u64| tokens(&json(folder.path(), &format!("{line} --top-k 50 --seed {seed}")));
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn states_stay_on_the_agents_of_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let agents: Vec<AgentProcess> =
+        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &[])).collect();
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    let plan = format!(
+        "plan {} --cluster lab.toml --context 32 --profile-budget 300ms --rehearse 0 --pin *layers.0*=s0/cpu --pin *layers.1*=s1/cpu -q",
+        decoder()
+    );
+    let (code, _, err) = run(folder.path(), &plan);
+    assert_eq!(code, Some(0), "{err}");
+    let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
+    assert_eq!(tokens(&generated), EXPECTED);
+    assert_eq!(generated["is_equal"], true);
+    // A cache of 32 tokens has 2 heads of 16 numbers: 4096 bytes, and there are four.
+    let bytes = generated["exchanged_bytes"].as_u64().unwrap();
+    assert!(generated["exchanges"].as_u64().unwrap() > 0 && bytes < 4096, "{bytes} bytes");
+    // Another sequence begins without the states of this one.
+    assert_eq!(tokens(&json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11")), EXPECTED);
+    let (code, _, err) = run(folder.path(), "run plan.json --generate 29 --prompt-ids 3,5,7,9,11");
+    assert_eq!(code, Some(2));
+    assert!(err.contains("context"), "{err}");
+}
+
+#[test]
+fn what_does_not_generate_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = decoder();
+    let relay = crate::common::process::model("squeezenet_v1.1");
+    for (line, part) in [
+        (format!("run {model} --generate 4"), "--prompt-ids"),
+        (format!("run {model} --generate 0 --prompt-ids 1"), "at least one token"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --repeat 2"), "--repeat"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --context 65"), "up to 64 tokens"),
+        (format!("run {model} --generate 4 --prompt-ids 1,2,3 --context 5"), "a context of 6"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --state x=logits"), "no input `x`"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --state input_ids=logits"), "float32[1,1,128]"),
+        (format!("run {relay} --generate 4 --prompt-ids 1"), "decoders in ONNX"),
+        ("run . --generate 4 --prompt-ids 1".to_string(), "genai_config.json"),
+        ("inspect .".to_string(), "genai_config.json"),
+    ] {
+        let (code, _, err) = run(folder.path(), &line);
+        let said = err.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(code, Some(2), "{line}: {said}");
+        assert!(said.contains(part), "{line}: `{part}` is not in: {said}");
+    }
+}
