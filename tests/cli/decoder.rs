@@ -28,8 +28,8 @@ fn tokens(generated: &serde_json::Value) -> Vec<u64> {
 fn one_device_generates_the_tokens_of_onnx_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("run {} --generate 16 --prompt-ids 3,5,7,9,11", decoder());
-    // The prompt in one step, in steps of 2 of which the last is padded, and token by token.
-    for more in ["", " --prompt 2", " --prompt 1 --context 64"] {
+    // The prompt in one step, in steps of 2 with one token left, and token by token.
+    for more in ["", " --prompt 2", " --prompt 1 --context 20"] {
         let generated = json(folder.path(), &format!("{line}{more}"));
         assert_eq!(tokens(&generated), EXPECTED, "{more}");
         assert_eq!((&generated["prompt_tokens"], &generated["exchanges"]), (&5.into(), &0.into()));
@@ -65,24 +65,36 @@ fn states_stay_on_the_agents_of_a_plan() {
     assert_eq!(tokens(&json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11")), EXPECTED);
     let (code, _, err) = run(folder.path(), "run plan.json --generate 29 --prompt-ids 3,5,7,9,11");
     assert_eq!(code, Some(2));
-    assert!(err.contains("context"), "{err}");
+    assert!(err.contains("it has 32"), "{err}");
+    let (code, _, err) = run(folder.path(), "run plan.json --generate 2 --prompt-ids 3 --context 64");
+    assert_eq!(code, Some(2), "{err}");
 }
 
 #[test]
 fn what_does_not_generate_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = decoder();
+    for (name, content) in
+        [("broken", r#"{"model": {}}"#), ("elsewhere", r#"{"model": {"decoder": {"filename": "../model.onnx"}}}"#)]
+    {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("genai_config.json"), content).unwrap();
+    }
     let relay = crate::common::process::model("squeezenet_v1.1");
     for (line, part) in [
         (format!("run {model} --generate 4"), "--prompt-ids"),
         (format!("run {model} --generate 0 --prompt-ids 1"), "at least one token"),
         (format!("run {model} --generate 4 --prompt-ids 1 --repeat 2"), "--repeat"),
         (format!("run {model} --generate 4 --prompt-ids 1 --context 65"), "up to 64 tokens"),
-        (format!("run {model} --generate 4 --prompt-ids 1,2,3 --context 5"), "a context of 6"),
+        (format!("run {model} --generate 4 --prompt-ids 1,2,3 --context 5"), "it has 5"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state x=logits"), "no input `x`"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state input_ids=logits"), "float32[1,1,128]"),
         (format!("run {relay} --generate 4 --prompt-ids 1"), "decoders in ONNX"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --prompt 0"), "at least one token"),
+        (format!("run {model} --generate 4 --prompt-ids 128"), "no token 128"),
         ("run . --generate 4 --prompt-ids 1".to_string(), "genai_config.json"),
+        ("inspect broken".to_string(), "missing field"),
+        ("inspect elsewhere".to_string(), "in the same folder"),
         ("inspect .".to_string(), "genai_config.json"),
     ] {
         let (code, _, err) = run(folder.path(), &line);

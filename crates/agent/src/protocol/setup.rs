@@ -365,7 +365,11 @@ impl Setup {
         let fail = |what: String| Err(SetupError { server: self.server.clone(), what });
         let mut provided: BTreeSet<ValueId> = produced.clone();
         provided.extend(self.source.iter().flat_map(|source| &source.values));
+        let mut results: BTreeSet<ValueId> = BTreeSet::new();
         for State { operand, result } in &self.states {
+            if !results.insert(*result) {
+                return fail(format!("value {} becomes two states", result.0));
+            }
             match (self.value(*operand), self.value(*result)) {
                 (Some(from), Some(to)) if from.ty == to.ty => {}
                 _ => return fail(format!("state {}: its result is not a value of the same type", operand.0)),

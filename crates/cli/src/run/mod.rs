@@ -10,7 +10,7 @@ use std::path::Path;
 
 use edgecut_graph::TensorData;
 use edgecut_session::{
-    RunOptions,
+    Error, RunOptions,
     file_kind::is_json_object,
     outputs::write_outputs,
     run::{
@@ -90,6 +90,8 @@ impl Run {
     }
 
     fn run_plan(&self, text: &[u8]) -> Outcome {
+        let sizes = [("--context", self.flags.context.is_some()), ("--prompt", self.flags.prompt.is_some())];
+        ineffective::refuse(&sizes, "a plan, which has the sizes that it was made for")?;
         let fixed = [("--threads", self.threads.threads.is_some()), ("--engine", self.engine.engine.is_some())];
         ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
         let source = PlanSource { path: &self.input, text, model: self.model.as_deref() };
@@ -99,7 +101,16 @@ impl Run {
         let (model, options) = (self.flags.options_for(&self.engine), self.options());
         let planned = PlannedModel::open(source, &model, &site, &options, &stderr::events())?;
         match self.generate {
-            Some(tokens) => generation::print(&planned.generate(&self.generate_options(tokens))?, self.format),
+            Some(tokens) => {
+                let generation = planned.generate(&self.generate_options(tokens))?;
+                generation::print(&generation, self.format)?;
+                match generation.is_equal {
+                    Some(false) if planned.plan.transfer.is_exact() => {
+                        Err(Error::Failed("the plan's tokens are not those of one device".into()).into())
+                    }
+                    _ => Ok(()),
+                }
+            }
             None => planned.run(&options, &mut |run| self.finish(&run)),
         }
     }

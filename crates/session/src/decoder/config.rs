@@ -19,14 +19,16 @@ pub(super) struct GenaiConfig {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ModelConfig {
-    pub context_length: u64,
+    #[serde(default)]
+    pub context_length: Option<u64>,
     pub decoder: DecoderConfig,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct DecoderConfig {
     pub filename: PathBuf,
-    pub head_size: u64,
+    #[serde(default)]
+    pub head_size: Option<u64>,
     #[serde(default)]
     pub inputs: InputNames,
     #[serde(default)]
@@ -76,17 +78,32 @@ impl Default for OutputNames {
 }
 
 impl GenaiConfig {
-    /// The configuration in `folder`, if it has one.
+    /// The configuration of the model at `path`: the one in a folder, or the one beside a file that it names.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub fn in_folder(folder: &Path) -> Result<Option<GenaiConfig>, Error> {
+    /// If the one in a folder cannot be read.
+    pub fn of_model(path: &Path) -> Result<Option<GenaiConfig>, Error> {
+        if path.is_dir() {
+            return GenaiConfig::in_folder(path);
+        }
+        // What cannot be read may be of another model in the folder.
+        let beside = GenaiConfig::in_folder(path.parent().unwrap_or(Path::new(""))).ok().flatten();
+        Ok(beside.filter(|config| path.file_name() == Some(config.model.decoder.filename.as_os_str())))
+    }
+
+    fn in_folder(folder: &Path) -> Result<Option<GenaiConfig>, Error> {
         let path = folder.join(FILE_NAME);
         if !path.is_file() {
             return Ok(None);
         }
         let text = read_document(&path).map_err(|error| Error::unreadable(&path, &error))?;
-        let config = serde_json::from_str(&text).map_err(|error| Error::bad_input(Located::new(&path, error)))?;
+        let config: GenaiConfig =
+            serde_json::from_str(&text).map_err(|error| Error::bad_input(Located::new(&path, error)))?;
+        let file = &config.model.decoder.filename;
+        if file.file_name() != Some(file.as_os_str()) {
+            let what = format!("filename: `{}`: expected a file in the same folder", file.display());
+            return Err(Error::BadInput(Located::new(&path, what).to_string().into()));
+        }
         Ok(Some(config))
     }
 }

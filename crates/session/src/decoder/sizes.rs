@@ -6,11 +6,8 @@ use std::{borrow::Cow, path::Path};
 use edgecut_onnx::{is_onnx, open_inputs};
 use edgecut_ops::passes::{
     bindings::{OpenDim, OpenInput},
-    index_ranges::ValueRange,
     retype::{BindDim, bound_size},
 };
-
-use smol_str::SmolStr;
 
 use super::config::{FILE_NAME, GenaiConfig, InputNames, layer};
 use crate::{Error, ModelOptions, input};
@@ -22,8 +19,6 @@ const DEFAULT_CONTEXT: u64 = 2048;
 pub(crate) struct Located<'a> {
     pub file: Cow<'a, Path>,
     pub options: Cow<'a, ModelOptions>,
-    /// Of a decoder: the values of inputs that are generated, those of a step at the end of the context.
-    pub ranges: Vec<(SmolStr, ValueRange)>,
 }
 
 /// The file of the model at `path`, and the options to read it with. A folder with `genai_config.json` is a decoder, and
@@ -34,12 +29,9 @@ pub(crate) struct Located<'a> {
 /// If the folder has no decoder, its configuration cannot be read, or an option does not fit the model.
 pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<Located<'a>, Error> {
     let is_folder = path.is_dir();
-    let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new("")) };
-    let config = GenaiConfig::in_folder(folder)?;
-    let named = |config: &GenaiConfig| path.file_name() == config.model.decoder.filename.file_name();
-    let config = config.filter(|config| is_folder || named(config));
+    let config = GenaiConfig::of_model(path)?;
     let file: Cow<'a, Path> = match (&config, is_folder) {
-        (Some(config), true) => folder.join(&config.model.decoder.filename).into(),
+        (Some(config), true) => path.join(&config.model.decoder.filename).into(),
         (None, true) => {
             let what = format!("{}: a folder without {FILE_NAME}: name the model's file", path.display());
             return Err(Error::BadInput(what.into()));
@@ -48,35 +40,29 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
     };
     let is_asked = options.context.is_some() || options.prompt.is_some();
     if config.is_none() && !is_asked {
-        return Ok(Located { file, options: Cow::Borrowed(options), ranges: Vec::new() });
+        return Ok(Located { file, options: Cow::Borrowed(options) });
     }
     let names = config.as_ref().map(|config| config.model.decoder.inputs.clone()).unwrap_or_default();
+    let longest = config.as_ref().and_then(|config| config.model.context_length);
     let sizes = Sizes {
-        context: options.context.unwrap_or_else(|| {
-            config.as_ref().map_or(DEFAULT_CONTEXT, |config| config.model.context_length.min(DEFAULT_CONTEXT))
-        }),
+        context: options
+            .context
+            .unwrap_or_else(|| longest.map_or(DEFAULT_CONTEXT, |longest| longest.min(DEFAULT_CONTEXT))),
         step: options.prompt.unwrap_or(1),
-        head: config.as_ref().map(|config| config.model.decoder.head_size),
+        head: config.as_ref().and_then(|config| config.model.decoder.head_size),
         names: &names,
     };
-    let most = config.as_ref().map(|config| config.model.context_length);
-    sizes.check(most)?;
+    sizes.check(longest)?;
     let bytes = input::read(&file)?;
     if !is_onnx(&bytes) {
         let what = format!("{}: options `context` and `prompt` are of decoders in ONNX", file.display());
         return Err(Error::BadInput(what.into()));
     }
     let open = open_inputs(&file.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
-    if config.is_none() && !open.iter().any(|open| open.name == names.input_ids) {
-        let what = format!("{}: it has no input `{}` of unknown size", file.display(), names.input_ids);
-        let advice = "options `context` and `prompt` are of decoders; give sizes with option `bind_dim`";
-        return Err(Error::BadInput(format!("{what}: {advice}").into()));
-    }
     let given: Vec<BindDim> = options.bindings()?.iter().flat_map(|binding| binding.dims().to_vec()).collect();
     let mut options = options.clone();
     options.bind_dim.extend(sizes.of(&open, &given).into_iter().map(Into::into));
-    let ranges = sizes.ranges();
-    Ok(Located { file, options: Cow::Owned(options), ranges })
+    Ok(Located { file, options: Cow::Owned(options) })
 }
 
 /// The sizes of a step.
@@ -105,12 +91,6 @@ impl Sizes<'_> {
             _ => return Ok(()),
         };
         Err(Error::BadInput(what.into()))
-    }
-
-    /// The values of inputs in a step at the end of the context.
-    fn ranges(&self) -> Vec<(SmolStr, ValueRange)> {
-        let last = i64::try_from(self.context - self.step).unwrap_or(i64::MAX);
-        vec![(self.names.attention_mask.clone(), (1, 1)), (self.names.position_ids.clone(), (last, last))]
     }
 
     /// The sizes of the dimensions in `open` that `given` leaves open: of a dimension that the file names by its name.

@@ -185,7 +185,7 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     let read = if is_onnx { source.read_onnx(bytes, params) } else { source.read_relay(&bytes, params) };
     source.given.check_read()?;
     let mut model = read?;
-    model.ranges = located.ranges;
+    model.ranges = decoder::interface::generated_ranges(&model)?;
     if !model.given.is_empty() {
         model.contents(&model.import.graph)?;
     }

@@ -65,7 +65,11 @@ impl RecordedModel {
             events.notices(&model.notices);
             model.check_sizes()?;
         }
-        let files = rows(&sources, &subject, &options.binding()?)?;
+        let binding = match &subject {
+            ProfiledModel::Read { model, .. } => model.options.binding()?,
+            ProfiledModel::Dump { .. } => options.binding()?,
+        };
+        let files = rows(&sources, &subject, &binding)?;
         Ok(RecordedModel { subject, sources, files, cluster: cluster.map(Path::to_path_buf), events: events.clone() })
     }
 

@@ -9,7 +9,9 @@ use edgecut_ops::passes::bindings::{Binding, OpenDim, OpenInput, Smallest, small
 use edgecut_values::resized;
 
 use super::options::Padding;
-use crate::{Error, Events, Model, ModelOptions, error::Message, input as file, model::given::Given};
+use crate::{
+    Error, Events, Model, ModelOptions, decoder::sizes::located, error::Message, input as file, model::given::Given,
+};
 
 /// The selected binding of a run.
 pub struct ChosenBinding {
@@ -134,9 +136,10 @@ impl BindingChoice<'_> {
     }
 
     fn open_inputs(&self) -> Result<Vec<OpenInput>, Error> {
-        let bytes = file::read(self.model)?;
+        let located = located(self.model, self.options)?;
+        let bytes = file::read(&located.file)?;
         if is_onnx(&bytes) {
-            return open_inputs(&self.model.display().to_string(), bytes.into()).map_err(Error::bad_input);
+            return open_inputs(&located.file.display().to_string(), bytes.into()).map_err(Error::bad_input);
         }
         let options = self.options.with_binding(&Binding::default(), &[]);
         let model = Model::open_with(self.model, &options, Given::default())?;

@@ -100,7 +100,8 @@ pub fn deploy(
         graph.inputs().filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_state(t)).collect();
     let source_values: Vec<ValueId> = inputs.iter().map(|t| values.id(graph, *t)).collect();
     let mut sink_values = Vec::new();
-    let returned = graph.outputs.iter().filter(|output| !is_state(output));
+    let is_next = |id: &TensorId| options.states.iter().any(|(_, result)| id == result);
+    let returned = graph.outputs.iter().filter(|output| !is_next(output));
     let outputs = returned.map(|output| match graph.tensor(*output).origin {
         Origin::Parameter | Origin::Constant(_) => Output::Parameter(*output),
         _ => {

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use edgecut_agent::Oversubscribed;
-use edgecut_engine::{Engine, Executable, statistics::Statistics};
-use edgecut_graph::{TensorData, TensorId, units::Micros};
+use edgecut_engine::{Engine, EngineOptions, Executable, statistics::Statistics};
+use edgecut_graph::{Graph, TensorData, TensorId, units::Micros};
 use edgecut_plan::Plan;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -89,7 +89,7 @@ impl GenerateOptions {
 const PREFILL_STEP: u64 = 128;
 
 /// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`. The prompt
-/// is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all. If `options` do not give the context, it is
+/// is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all, and what is left token by token. If `options` do not give the context, it is
 /// as long as these tokens need.
 ///
 /// # Errors
@@ -104,9 +104,8 @@ pub fn generate(
     generate.check()?;
     site.check()?;
     let (prompt, tokens) = (generate.prompt_ids.len() as u64, generate.tokens as u64);
-    let prefill = options.prompt.unwrap_or(prompt.min(PREFILL_STEP)).max(1);
-    let needed = prompt.div_ceil(prefill).saturating_mul(prefill).max(prompt.saturating_add(tokens - 1));
-    let context = options.context.unwrap_or(needed);
+    let prefill = options.prompt.unwrap_or(prompt.min(PREFILL_STEP));
+    let context = options.context.unwrap_or_else(|| prompt.saturating_add(tokens - 1));
     let with_step = |step| ModelOptions { context: Some(context), prompt: Some(step), ..options.clone() };
     let model = Model::open(path, &with_step(1))?;
     events.notices(&model.notices);
@@ -117,10 +116,14 @@ pub fn generate(
     watch.tell("loading the model");
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
-    if prefill > 1 {
+    if prefill != 1 {
         let of_prompt = Model::open(path, &with_step(prefill))?;
-        steps.load_prefill(&of_prompt, engine.as_ref())?;
-        interfaces.prefill = Some(StepInterface::of(&of_prompt)?);
+        let interface = StepInterface::of(&of_prompt)?;
+        // The file may fix the size of a step.
+        if interface.step > 1 {
+            steps.load_prefill(&of_prompt, engine.as_ref())?;
+            interfaces.prefill = Some(interface);
+        }
     }
     watch.tell_measured("generating tokens");
     run(&mut steps, &interfaces, generate, events)
@@ -137,16 +140,16 @@ impl PlannedModel {
 }
 
 impl Site {
-    /// Generates tokens with `plan` of `model`, a decoder, on the agents, and compares them with those of one device.
+    /// Generates tokens with `plan` of `model`, a decoder, on the agents, and compares them with those of one device:
+    /// [`Generation::is_equal`].
     ///
     /// # Errors
-    /// If the model is no decoder, an agent fails, the tokens are not those of one device, or the generation is cancelled
-    /// before the first token.
+    /// If the model is no decoder, an agent fails, or the generation is cancelled before the first token.
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
         let events = &self.events;
         let interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
-        interfaces.check_room(options)?;
+        interfaces.check(options)?;
         let mut deployed = {
             let watch = RunWatch::start(events);
             watch.tell("loading the plan");
@@ -159,29 +162,34 @@ impl Site {
         };
         (generation.exchanges, generation.exchanged_bytes) = deployed.exchanges();
         drop(deployed);
-        if options.no_check {
+        if options.no_check || generation.tokens.len() < options.tokens {
             return Ok(generation);
         }
         let watch = RunWatch::start(events);
         watch.tell("generating the tokens on this machine, to compare");
         let engines = reference_engines(self, plan);
-        let loaded = engines.iter().find_map(|engine| LocalSteps::load(model, engine.start(1).ok()?.as_ref()).ok());
-        let Some(mut steps) = loaded else {
-            events.notice("the tokens were not checked, as no engine of this machine computes the model");
-            return Ok(generation);
+        let load = |engine: &EngineOptions| {
+            let engine = engine.start(1).map_err(Error::failed)?;
+            LocalSteps::load(model, engine.as_ref())
         };
-        let compared = GenerateOptions { tokens: generation.tokens.len(), ..options.clone() };
-        let wanted = run(&mut steps, &interfaces, &compared, events)?.tokens;
-        let of_both = generation.tokens.iter().zip(&wanted);
-        match of_both.enumerate().find(|(_, (found, wanted))| found != wanted) {
-            Some((at, (found, wanted))) => {
-                let what = format!("token {at} of the plan is {found}, but {wanted} on one device");
-                Err(Error::Failed(what.into()))
+        let loaded = engines.iter().map(load).reduce(|one, other| one.or(other));
+        let mut steps = match loaded {
+            Some(Ok(steps)) => steps,
+            failed => {
+                let why = failed.and_then(Result::err).map_or(String::new(), |error| format!(": {error}"));
+                events
+                    .notice(format_args!("the tokens were not checked: this machine does not compute the model{why}"));
+                return Ok(generation);
             }
-            None => {
-                Ok(Generation { is_equal: (wanted.len() == generation.tokens.len()).then_some(true), ..generation })
-            }
+        };
+        let wanted = run(&mut steps, &interfaces, options, events)?.tokens;
+        let same = generation.tokens.iter().zip(&wanted).take_while(|(found, wanted)| found == wanted).count();
+        // What interrupts the comparison does not decide it.
+        let is_compared = wanted.len() == generation.tokens.len() || same < wanted.len();
+        if let (Some(found), Some(wanted)) = (generation.tokens.get(same), wanted.get(same)) {
+            events.notice(format_args!("token {same} of the plan is {found}, but {wanted} on one device"));
         }
+        Ok(Generation { is_equal: is_compared.then_some(same == wanted.len()), ..generation })
     }
 }
 
@@ -228,6 +236,8 @@ struct LocalSteps {
     decode: Box<dyn Executable>,
     /// The same for steps of several tokens, if there are any.
     prefill: Option<Box<dyn Executable>>,
+    /// The names of the graph's inputs and outputs.
+    names: Vec<SmolStr>,
     /// By input of the graph.
     inputs: Vec<Operand>,
     /// By output of the graph: the input that it is in the next step.
@@ -264,18 +274,35 @@ impl LocalSteps {
             let (input, _) = pairs.iter().find(|(_, of)| of == output)?;
             operands.iter().position(|id| id == input)
         };
-        Ok(LocalSteps { decode, prefill: None, inputs, next: graph.outputs.iter().map(next).collect() })
+        Ok(LocalSteps {
+            decode,
+            prefill: None,
+            names: names(graph),
+            inputs,
+            next: graph.outputs.iter().map(next).collect(),
+        })
     }
 }
 
 impl LocalSteps {
     /// Loads `model`, the same decoder with steps of several tokens.
     fn load_prefill(&mut self, model: &Model, engine: &dyn Engine) -> Result<(), Error> {
+        model.check_sizes()?;
         model.check_memory()?;
+        if names(model.graph()) != self.names {
+            let what = "with steps of several tokens the model has other inputs or outputs: give option `prompt` 1";
+            return Err(Error::BadInput(what.into()));
+        }
         let contents = model.contents(model.graph())?;
         self.prefill = Some(engine.load(model.graph(), &|id| contents.of(id)).map_err(engine_error)?);
         Ok(())
     }
+}
+
+/// The names of the inputs and outputs of `graph`.
+fn names(graph: &Graph) -> Vec<SmolStr> {
+    let both = graph.inputs().chain(graph.outputs.iter().copied());
+    both.map(|id| graph.tensor(id).name.clone()).collect()
 }
 
 impl Steps for LocalSteps {
@@ -310,23 +337,26 @@ impl Steps for LocalSteps {
 }
 
 impl Interfaces {
-    fn prompt(&self) -> &StepInterface {
-        self.prefill.as_ref().unwrap_or(&self.decode)
-    }
-
-    /// Checks that the context has room for the prompt and all tokens but the last, which no step reads.
-    fn check_room(&self, options: &GenerateOptions) -> Result<(), Error> {
+    /// Checks that tokens are generated one by one, that those of the prompt exist, and that the context has room for it
+    /// and all new ones but the last, which no step reads.
+    fn check(&self, options: &GenerateOptions) -> Result<(), Error> {
+        if self.decode.step != 1 {
+            let what = format!("a step has {} tokens, and one is generated at a time", self.decode.step);
+            return Err(Error::BadInput(format!("{what}: read the model, or plan it, with option `prompt` 1").into()));
+        }
+        let of_vocabulary = |id: &&u64| self.decode.vocabulary.is_some_and(|vocabulary| **id >= vocabulary);
+        if let (Some(id), Some(vocabulary)) = (options.prompt_ids.iter().find(of_vocabulary), self.decode.vocabulary) {
+            let what = format!("option `prompt_ids`: there is no token {id}: the model has {vocabulary}");
+            return Err(Error::BadInput(what.into()));
+        }
         let Some(context) = self.decode.context else { return Ok(()) };
         let prompt = options.prompt_ids.len();
-        // The steps that begin last: of the prompt, and of the token before the last.
-        let of_prompt = prompt.div_ceil(self.prompt().step) * self.prompt().step;
-        let of_tokens = (prompt + self.decode.step).saturating_add(options.tokens).saturating_sub(2);
-        let needed = of_prompt.max(if options.tokens > 1 { of_tokens } else { 0 });
+        let needed = prompt.saturating_add(options.tokens - 1);
         if needed <= context {
             return Ok(());
         }
         let what = format!("a prompt of {prompt} tokens and {} new ones need a context of {needed}", options.tokens);
-        let advice = format!("the model was read with one of {context}: give a longer one with option `context`");
+        let advice = format!("it has {context}: read the model, or plan it, with a longer one by option `context`");
         Err(Error::BadInput(format!("{what}, but {advice}").into()))
     }
 }
@@ -338,19 +368,31 @@ fn run(
     options: &GenerateOptions,
     events: &Events,
 ) -> Result<Generation, Error> {
-    interfaces.check_room(options)?;
-    let (prompt, decode) = (interfaces.prompt(), &interfaces.decode);
+    interfaces.check(options)?;
+    let decode = &interfaces.decode;
     let mut random = fastrand::Rng::with_seed(options.seed);
     let stop = events.stop(None, KEPT);
-    // The warm-up: what an engine does once is not the prompt's.
-    for (phase, interface) in [(Phase::Prefill, prompt), (Phase::Decode, decode)] {
-        steps.step(phase, &interface.inputs(0, &options.prompt_ids[..1]), false)?;
+    let mut chunks: Vec<(Phase, &StepInterface, &[u64])> = Vec::new();
+    let mut left = &options.prompt_ids[..];
+    if let Some(prefill) = &interfaces.prefill {
+        let in_steps = left.chunks_exact(prefill.step);
+        left = in_steps.remainder();
+        chunks.extend(in_steps.map(|chunk| (Phase::Prefill, prefill, chunk)));
+    }
+    chunks.extend(left.chunks(1).map(|chunk| (Phase::Decode, decode, chunk)));
+    // What an engine does once is not the prompt's time.
+    steps.step(Phase::Decode, &decode.inputs(0, &options.prompt_ids[..1])?, false)?;
+    if let Some((phase @ Phase::Prefill, prefill, chunk)) = chunks.first().copied() {
+        steps.step(phase, &prefill.inputs(0, chunk)?, false)?;
     }
     let begin = Instant::now();
     let (mut past, mut logits) = (0, Vec::new());
-    for chunk in options.prompt_ids.chunks(prompt.step) {
-        let outputs = steps.step(Phase::Prefill, &prompt.inputs(past, chunk), past > 0)?;
-        logits = prompt.logits(&outputs, chunk.len() - 1)?;
+    for (phase, interface, chunk) in chunks {
+        if stop.is_requested() {
+            return Err(Error::Cancelled);
+        }
+        let outputs = steps.step(phase, &interface.inputs(past, chunk)?, past > 0)?;
+        logits = interface.logits(&outputs)?;
         past += chunk.len();
     }
     let mut tokens = vec![choose(&logits, options.top_k, &mut random)?];
@@ -359,13 +401,13 @@ fn run(
     while tokens.len() < options.tokens && !stop.is_requested() {
         let begin = Instant::now();
         let last = tokens[tokens.len() - 1];
-        let computed = steps.step(Phase::Decode, &decode.inputs(past, &[last]), true);
+        let computed = steps.step(Phase::Decode, &decode.inputs(past, &[last])?, true);
         let outputs = match computed {
             Err(Error::Cancelled) if !events.is_unwanted() => break,
             computed => computed?,
         };
         past += 1;
-        tokens.push(choose(&decode.logits(&outputs, 0)?, options.top_k, &mut random)?);
+        tokens.push(choose(&decode.logits(&outputs)?, options.top_k, &mut random)?);
         times.push(elapsed(begin));
     }
     if tokens.len() < options.tokens {
