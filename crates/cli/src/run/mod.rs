@@ -106,7 +106,7 @@ impl Run {
                 generation::print(&generation, self.format)?;
                 match generation.is_equal {
                     Some(false) if planned.plan.transfer.is_exact() => {
-                        Err(Error::Failed("the plan's tokens are not those of one device".into()).into())
+                        Err(Error::Failed("the plan's tokens are not those of one device".into()))
                     }
                     _ => Ok(()),
                 }
