@@ -30,11 +30,11 @@ pub struct Inspect {
     format: Format,
 
     /// Accept only what TVM's own parser accepts
-    #[arg(long, help_heading = "Model")]
+    #[arg(long, help_heading = "Relay")]
     strict: bool,
 
     /// Calls of functions of another compiler (`Compiler="…"`)
-    #[arg(long, value_enum, default_value_t = External::Keep, help_heading = "Model")]
+    #[arg(long, value_enum, default_value_t = External::Keep, help_heading = "Relay")]
     external: External,
 }
 

@@ -46,6 +46,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "cd crates/report/page", "needs Node.js; .ci/run builds the page"),
     ("docs/cluster.md", "# cluster/lab.sh up", "needs root; tests/lab.rs makes such a cluster"),
     ("docs/cluster.md", "# EDGECUT_LAB_RATE", "needs root and an hour"),
+    (
+        "docs/onnx.md",
+        "edgecut inspect qwen2/",
+        "needs a language model; tests/cli/decoder.rs generates with a small one",
+    ),
     ("docs/gpu.md", "", "needs an NVIDIA GPU, or the features for it"),
     (
         "docs/operations.md",

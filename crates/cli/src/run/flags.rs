@@ -12,7 +12,7 @@ use crate::{
 /// Run a model on this machine, or a plan on its agents, and report how long it took.
 #[derive(clap::Args)]
 pub struct Run {
-    /// An ONNX model, Relay text, the folder of a decoder, or the plan.json of `edgecut plan`
+    /// An ONNX model, Relay text, the folder of a decoder, or a plan.json
     #[arg(value_name = "MODEL|PLAN")]
     pub(super) input: PathBuf,
 
@@ -52,22 +52,43 @@ pub struct Run {
     pub(super) generate: Option<usize>,
 
     /// The tokens of the prompt, by their numbers
-    #[arg(long, value_name = "ID,ID,…", help_heading = "Generation", value_delimiter = ',', requires = "generate")]
+    #[arg(
+        long,
+        value_name = "ID,ID,…",
+        help_heading = "Generation",
+        value_delimiter = ',',
+        requires = "generate",
+        hide_short_help = true
+    )]
     pub(super) prompt_ids: Vec<u64>,
 
     /// Draw each token from so many with the largest logits
-    #[arg(long, value_name = "N", help_heading = "Generation", default_value_t = 1, requires = "generate")]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Generation",
+        default_value_t = 1,
+        requires = "generate",
+        hide_short_help = true
+    )]
     pub(super) top_k: usize,
 
     /// The seed of these draws
-    #[arg(long, value_name = "N", help_heading = "Generation", default_value_t = 0, requires = "generate")]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Generation",
+        default_value_t = 0,
+        requires = "generate",
+        hide_short_help = true
+    )]
     pub(super) seed: u64,
 
     /// Number of timed runs [default: 1 of a model, 10 of a plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) repeat: Option<u32>,
 
-    /// Keep several inputs in flight and measure the time between results
+    /// Keep several inputs in flight, and time the results
     #[arg(long, help_heading = "Plans")]
     pub(super) throughput: bool,
 
@@ -86,7 +107,7 @@ pub struct Run {
     #[arg(long, value_name = "DIR", help_heading = "Plans", default_value = "profiles")]
     pub(super) profile: PathBuf,
 
-    /// Do not compare the outputs with those of the model on this machine
+    /// Do not compare the outputs with those of one device
     #[arg(long, help_heading = "Plans")]
     pub(super) no_check: bool,
 
