@@ -20,6 +20,18 @@ fn engine() -> Result<&'static dyn Engine, String> {
 
 type Check = fn() -> Result<(), String>;
 
+/// Rules with products of u8 and i8 whose sums exceed 16 bits. ONNX Runtime saturates them on processors without
+/// instructions for such products (its option `session.x64quantprecision` says so).
+const SATURATING: &[&str] = &["qlinear_conv", "qlinear_matmul"];
+
+/// Whether the processor multiplies bytes exactly.
+fn has_byte_products() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512vnni") || std::arch::is_x86_feature_detected!("avxvnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in cases::all() {
@@ -33,7 +45,12 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(format!("onnxruntime/onnx/{name}: outputs"), move || onnx::outputs(&name, engine()?)));
     }
     for name in onnx_rules::names_of_onnx_runtime() {
-        trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), move || onnx_rules::follows(&name, engine()?)));
+        let is_ignored = SATURATING.contains(&name.as_str()) && !has_byte_products();
+        let follows = {
+            let name = name.clone();
+            move || onnx_rules::follows(&name, engine()?)
+        };
+        trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), follows).with_ignored_flag(is_ignored));
     }
     for name in composite_splits::names() {
         let name_of_trial = format!("onnxruntime/composite-splits/{name}");

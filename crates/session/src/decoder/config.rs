@@ -78,7 +78,7 @@ impl Default for OutputNames {
 }
 
 impl GenaiConfig {
-    /// The configuration of the model at `path`: the one in a folder, or the one beside a file that it names.
+    /// The configuration of the model at `path`: the one in a folder, or the one next to a file that it names.
     ///
     /// # Errors
     /// If the one in a folder cannot be read.
@@ -87,8 +87,8 @@ impl GenaiConfig {
             return GenaiConfig::in_folder(path);
         }
         // What cannot be read may be of another model in the folder.
-        let beside = GenaiConfig::in_folder(path.parent().unwrap_or(Path::new(""))).ok().flatten();
-        Ok(beside.filter(|config| path.file_name() == Some(config.model.decoder.filename.as_os_str())))
+        let named = GenaiConfig::in_folder(path.parent().unwrap_or(Path::new(""))).ok().flatten();
+        Ok(named.filter(|config| path.file_name() == Some(config.model.decoder.filename.as_os_str())))
     }
 
     fn in_folder(folder: &Path) -> Result<Option<GenaiConfig>, Error> {

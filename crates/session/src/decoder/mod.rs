@@ -5,7 +5,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `config` | `genai_config.json`, which ONNX Runtime's model builder writes beside a decoder |
+//! | `config` | `genai_config.json`, which ONNX Runtime's model builder writes next to a decoder |
 //! | [`state`] | pairs of an input and an output that become each other in the next step |
 //! | `sizes` | a decoder's file, and the sizes of its dimensions |
 //! | `interface` | the inputs and outputs of a step, by their roles |

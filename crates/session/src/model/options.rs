@@ -31,7 +31,7 @@ pub struct ModelOptions {
     pub context: Option<u64>,
     /// The tokens of a step of a decoder: 1, the default, to generate, and more to read prompts.
     pub prompt: Option<u64>,
-    /// Inputs and the outputs that they are in the next step, `INPUT=OUTPUT`, beside those that are known by their names.
+    /// Inputs and the outputs that they are in the next step, `INPUT=OUTPUT`, in addition to those that are known by their names.
     #[serde(deserialize_with = "option_values::list")]
     pub state: Vec<StatePair>,
     /// The ONNX Runtime library. By default, the installed one.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smol_str::SmolStr;
 
 use edgecut_agent::{
-    Cluster,
+    Cluster, Server,
     deployment::{Deployment, Output},
     engine_choice,
     protocol::{
@@ -22,6 +22,7 @@ use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId, TensorType}
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
     activation::Activation,
+    file::DevicePlan,
     stages::{self, StageError, stages},
 };
 
@@ -89,13 +90,7 @@ pub fn deploy(
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
     let is_state = |id: &TensorId| options.states.iter().any(|(operand, result)| id == operand || id == result);
-    let mut states = Vec::new();
-    for (operand, result) in &options.states {
-        // Nothing reads the others.
-        if let Some(&operand) = values.ids.get(operand) {
-            states.push(State { operand, result: values.id(graph, *result) });
-        }
-    }
+    let states = values.states(graph, &options.states);
     let inputs: Vec<TensorId> =
         graph.inputs().filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_state(t)).collect();
     let source_values: Vec<ValueId> = inputs.iter().map(|t| values.id(graph, *t)).collect();
@@ -121,23 +116,14 @@ pub fn deploy(
         if devices.is_empty() && server.name != source && server.name != sink {
             continue;
         }
-        let partitions = devices.iter().map(|&index| {
-            let device = &plan.devices[index];
-            Partition {
-                device: SmolStr::new(&device.device),
-                memory: device.memory_limit_bytes,
-                enforced: options.enforced,
-                threads: device.threads.or_else(|| server.threads_for(&device.device)),
-                engine: device.engine.as_ref().and_then(engine_choice),
-                activations: device.memory.load_bytes - device.memory.parameter_bytes,
-                stages: std::mem::take(&mut stages[index]),
-            }
-        });
+        let partition = |index: &usize| {
+            partition(&plan.devices[*index], server, options.enforced, std::mem::take(&mut stages[*index]))
+        };
+        let partitions: Vec<Partition> = devices.iter().map(partition).collect();
         let terminal = |device: DeviceId, values: &[ValueId]| Terminal {
             values: values.to_vec(),
             partition: devices.iter().position(|d| *d == device.0 as usize).map(|p| p as u32),
         };
-        let partitions: Vec<Partition> = partitions.collect();
         let stages = partitions.iter().flat_map(|partition| &partition.stages);
         let operands: BTreeSet<ValueId> = stages.flat_map(|stage| &stage.operands).copied().collect();
         setups.push(Setup {
@@ -184,6 +170,19 @@ fn set_formats(setups: &mut [Setup], graph: &Graph, plan: &Plan, tensors: &[Tens
     Ok(())
 }
 
+/// What `device` of `server` does for a plan.
+fn partition(device: &DevicePlan, server: &Server, enforced: EnforcedLimit, stages: Vec<Stage>) -> Partition {
+    Partition {
+        device: SmolStr::new(&device.device),
+        memory: device.memory_limit_bytes,
+        enforced,
+        threads: device.threads.or_else(|| server.threads_for(&device.device)),
+        engine: device.engine.as_ref().and_then(engine_choice),
+        activations: device.memory.load_bytes - device.memory.parameter_bytes,
+        stages,
+    }
+}
+
 /// The values so far, by the tensor that each is.
 #[derive(Default)]
 struct Values {
@@ -193,6 +192,17 @@ struct Values {
 }
 
 impl Values {
+    /// Those of `pairs` whose input some stage reads.
+    fn states(&mut self, graph: &Graph, pairs: &[(TensorId, TensorId)]) -> Vec<State> {
+        let mut states = Vec::new();
+        for (operand, result) in pairs {
+            if let Some(&operand) = self.ids.get(operand) {
+                states.push(State { operand, result: self.id(graph, *result) });
+            }
+        }
+        states
+    }
+
     fn id(&mut self, graph: &Graph, tensor: TensorId) -> ValueId {
         *self.ids.entry(tensor).or_insert_with(|| {
             let of = graph.tensor(tensor);
