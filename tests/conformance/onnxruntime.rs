@@ -27,7 +27,7 @@ const SATURATING: &[&str] = &["qlinear_conv", "qlinear_matmul"];
 /// Whether the processor multiplies bytes exactly.
 fn has_byte_products() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512vnni") || std::arch::is_x86_feature_detected!("avxvnni");
+    return std::arch::is_x86_feature_detected!("avx512vnni");
     #[cfg(not(target_arch = "x86_64"))]
     true
 }
