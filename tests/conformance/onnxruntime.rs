@@ -20,16 +20,6 @@ fn engine() -> Result<&'static dyn Engine, String> {
 
 type Check = fn() -> Result<(), String>;
 
-/// Rules with products of u8 and i8 whose sums exceed 16 bits. ONNX Runtime saturates them on processors without
-/// instructions for such products (its option `session.x64quantprecision` says so).
-const SATURATING: &[&str] = &["qlinear_conv", "qlinear_matmul"];
-
-/// Whether the system lets programs use instructions that multiply bytes exactly; elsewhere than on x86 they always are.
-fn has_byte_products() -> bool {
-    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    !cfg!(target_arch = "x86_64") || ["avx512_vnni", "avx_vnni"].iter().any(|flag| flags.contains(flag))
-}
-
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in cases::all() {
@@ -43,12 +33,7 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(format!("onnxruntime/onnx/{name}: outputs"), move || onnx::outputs(&name, engine()?)));
     }
     for name in onnx_rules::names_of_onnx_runtime() {
-        let is_ignored = SATURATING.contains(&name.as_str()) && !has_byte_products();
-        let follows = {
-            let name = name.clone();
-            move || onnx_rules::follows(&name, engine()?)
-        };
-        trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), follows).with_ignored_flag(is_ignored));
+        trials.push(trial(format!("onnxruntime/onnx-rules/{name}"), move || onnx_rules::follows(&name, engine()?)));
     }
     for name in composite_splits::names() {
         let name_of_trial = format!("onnxruntime/composite-splits/{name}");
