@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`wire`] | generated from `proto/edgecut.proto`, and conversions to this crate's types |
 //! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
+//! | `partition_size` | what a partition of a setup takes at least |
 //! | [`inference_trace`] | what a server measures during an inference |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
 //! | [`chunks`], [`named_tensors`], [`constants`] | tensors and documents in messages of limited size |
@@ -22,6 +23,7 @@ pub(crate) mod error;
 mod holder;
 pub mod inference_trace;
 pub mod named_tensors;
+mod partition_size;
 pub mod peer;
 pub(crate) mod probe;
 pub mod profile;

@@ -8,6 +8,8 @@
 mod effects;
 mod memory;
 #[cfg(test)]
+mod state_tests;
+#[cfg(test)]
 mod tests;
 mod value_usage;
 

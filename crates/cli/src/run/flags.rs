@@ -62,7 +62,7 @@ pub struct Run {
     )]
     pub(super) prompt_ids: Vec<u64>,
 
-    /// Draw each token from so many with the largest logits
+    /// Draw each token from the N with the largest logits
     #[arg(
         long,
         value_name = "N",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_graph::{DType, Tensor, TensorData, TensorType};
+use edgecut_graph::{DType, Graph, Tensor, TensorData, TensorType};
 use edgecut_ops::passes::index_ranges::ValueRange;
 use smol_str::SmolStr;
 
@@ -15,7 +15,7 @@ use crate::{Error, Model};
 /// What a step reads and returns. A step of `step` tokens follows a number of tokens of the same sequence, its past.
 pub(crate) struct StepInterface {
     ids: Role,
-    /// 1 for the tokens of the sequence so far, those of the step included.
+    /// 1 for the tokens of the sequence up to the end of the step.
     mask: Option<Role>,
     positions: Option<Role>,
     pub states: Vec<StatePair>,
@@ -43,15 +43,13 @@ impl StepInterface {
     pub fn of(model: &Model) -> Result<StepInterface, Error> {
         let fail = |what: String| Error::BadInput(format!("{}: {what}", model.path.display()).into());
         let graph = model.graph();
-        let config = GenaiConfig::of_model(&model.path)?;
-        let decoder = config.map(|config| config.model.decoder);
-        let (names, outputs) = decoder.map(|of| (of.inputs, of.outputs)).unwrap_or_default();
+        let (names, outputs) = names_of(model)?;
         let inputs: Vec<Role> = graph
             .inputs()
             .map(|id| graph.tensor(id))
             .map(|tensor| Role { name: tensor.name.clone(), ty: tensor.ty.clone() })
             .collect();
-        let returned: Vec<SmolStr> = graph.outputs.iter().map(|id| graph.tensor(*id).name.clone()).collect();
+        let returned = output_names(graph);
         let states = states(&inputs, &returned, &model.options.state, (&names, &outputs)).map_err(fail)?;
         for state in &states {
             state.tensors(graph)?;
@@ -103,7 +101,7 @@ impl StepInterface {
         let seen = past + tokens.len();
         let mut made = BTreeMap::from([(self.ids.name.as_str(), self.ids.content(tokens.iter().copied())?)]);
         if let Some(mask) = &self.mask {
-            let length = length(mask).map_or(0, |length| length);
+            let length = length(mask).unwrap_or(0);
             made.insert(&mask.name, mask.content((0..length).map(|at| u64::from(at < seen)))?);
         }
         if let Some(positions) = &self.positions {
@@ -140,6 +138,16 @@ impl Role {
     }
 }
 
+/// The names of the inputs and outputs of a decoder: those of its configuration, or the usual ones.
+fn names_of(model: &Model) -> Result<(InputNames, OutputNames), Error> {
+    let config = GenaiConfig::of_model(&model.path)?;
+    Ok(config.map(|config| (config.model.decoder.inputs, config.model.decoder.outputs)).unwrap_or_default())
+}
+
+fn output_names(graph: &Graph) -> Vec<SmolStr> {
+    graph.outputs.iter().map(|id| graph.tensor(*id).name.clone()).collect()
+}
+
 /// The length of an input of one sequence.
 fn length(role: &Role) -> Option<usize> {
     match role.ty.shape.iter().map(|dim| dim.get()).collect::<Vec<_>>()[..] {
@@ -153,9 +161,7 @@ fn length(role: &Role) -> Option<usize> {
 /// # Errors
 /// If options give sizes of a decoder, and the model has no tokens.
 pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange)>, Error> {
-    let config = GenaiConfig::of_model(&model.path)?;
-    let (names, outputs) =
-        config.map(|config| (config.model.decoder.inputs, config.model.decoder.outputs)).unwrap_or_default();
+    let (names, outputs) = names_of(model)?;
     let graph = model.graph();
     let named = |name: &SmolStr| graph.inputs().map(|id| graph.tensor(id)).find(|tensor| tensor.name == *name);
     let Some(ids) = named(&names.input_ids) else {
@@ -165,7 +171,7 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
         let what = format!("{}: it has no input `{}`", model.path.display(), names.input_ids);
         return Err(Error::BadInput(format!("{what}: options `context` and `prompt` are of decoders").into()));
     };
-    let returned: Vec<SmolStr> = graph.outputs.iter().map(|id| graph.tensor(*id).name.clone()).collect();
+    let returned = output_names(graph);
     let is_cache = |id| StatePair::by_name(&graph.tensor(id).name, &returned, (&names, &outputs)).is_some();
     if !graph.inputs().any(is_cache) {
         return Ok(Vec::new());

@@ -1,5 +1,5 @@
-//! A decoder's file, and the sizes of the dimensions that it leaves open: one sequence, a step of so many tokens, and
-//! states with room for the whole context.
+//! A decoder's file, and the sizes of the dimensions that it leaves open: one sequence, the tokens of a step, and states
+//! with room for the whole context.
 
 use std::{borrow::Cow, path::Path};
 
@@ -21,9 +21,9 @@ pub(crate) struct Located<'a> {
     pub options: Cow<'a, ModelOptions>,
 }
 
-/// The file of the model at `path`, and the options to read it with. A folder with `genai_config.json` is a decoder, and
-/// so is a file that it names, or one that options give a context or states; the sizes of a decoder's dimensions are
-/// added to the options.
+/// The file of the model at `path`, and the options to read it with. Decoders are a folder with `genai_config.json`, the
+/// file that it names, and a file with options `context` or `prompt`. The sizes of their dimensions are added to the
+/// options.
 ///
 /// # Errors
 /// If the folder has no decoder, its configuration cannot be read, or an option does not fit the model.

@@ -89,14 +89,16 @@ pub fn deploy(
         let own = cut.iter().filter(|stage| stage.device == device);
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
-    let is_state = |id: &TensorId| options.states.iter().any(|(operand, result)| id == operand || id == result);
+    let is_operand = |id: &TensorId| options.states.iter().any(|(operand, _)| id == operand);
+    let is_result = |id: &TensorId| options.states.iter().any(|(_, result)| id == result);
     let states = values.states(graph, &options.states);
-    let inputs: Vec<TensorId> =
-        graph.inputs().filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_state(t)).collect();
+    let inputs: Vec<TensorId> = graph
+        .inputs()
+        .filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_operand(t))
+        .collect();
     let source_values: Vec<ValueId> = inputs.iter().map(|t| values.id(graph, *t)).collect();
     let mut sink_values = Vec::new();
-    let is_next = |id: &TensorId| options.states.iter().any(|(_, result)| id == result);
-    let returned = graph.outputs.iter().filter(|output| !is_next(output));
+    let returned = graph.outputs.iter().filter(|output| !is_result(output));
     let outputs = returned.map(|output| match graph.tensor(*output).origin {
         Origin::Parameter | Origin::Constant(_) => Output::Parameter(*output),
         _ => {

@@ -2,20 +2,22 @@
 //!
 //! The states stay where they are read: on the agents of a plan, or in the memory of this process.
 
-use std::{collections::BTreeMap, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
-use edgecut_agent::Oversubscribed;
-use edgecut_engine::{Engine, EngineOptions, Executable, statistics::Statistics};
-use edgecut_graph::{Graph, TensorData, TensorId, units::Micros};
+use edgecut_agent::{Oversubscribed, results::Latencies};
+use edgecut_engine::EngineOptions;
+use edgecut_graph::units::Micros;
 use edgecut_plan::Plan;
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
 
-use super::{deployed::Deployed, execution::reference_engines, planned::PlannedModel, progress::RunWatch};
-use crate::{
-    Error, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface,
-    model::contents::engine_error,
+use super::{
+    execution::reference_engines,
+    planned::PlannedModel,
+    progress::RunWatch,
+    sampling::sample,
+    steps::{LocalSteps, Phase, Steps},
 };
+use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface};
 
 /// What is generated, and how.
 #[derive(Debug, Clone, Deserialize)]
@@ -25,7 +27,7 @@ pub struct GenerateOptions {
     pub tokens: usize,
     /// The tokens of the prompt; at least one.
     pub prompt_ids: Vec<u64>,
-    /// Each token is drawn from so many with the largest logits, by their softmax. One is the largest.
+    /// Each token is drawn from this number of tokens with the largest logits, by their softmax. With 1, the largest is taken.
     pub top_k: usize,
     /// The seed of these draws.
     pub seed: u64,
@@ -51,7 +53,7 @@ pub struct Generation {
     #[serde(skip)]
     pub times_us: Vec<Micros>,
     /// Summary of these times; `None` if there is only one token.
-    pub token_us: Option<TokenTimes>,
+    pub token_us: Option<Latencies>,
     /// Tensors that go from one server to another for a token.
     pub exchanges: usize,
     /// Their bytes.
@@ -60,16 +62,8 @@ pub struct Generation {
     pub is_equal: Option<bool>,
 }
 
-/// Times of tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TokenTimes {
-    pub median_us: Micros,
-    pub min_us: Micros,
-    pub p95_us: Micros,
-}
-
 /// What becomes of a cancelled generation.
-const KEPT: &str = "the tokens so far are reported";
+const KEPT: &str = "the generated tokens are reported";
 
 impl GenerateOptions {
     fn check(&self) -> Result<(), Error> {
@@ -88,9 +82,10 @@ impl GenerateOptions {
 /// The longest step in which a prompt is read, unless an option says so.
 const PREFILL_STEP: u64 = 128;
 
-/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`. The prompt
-/// is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all, and what is left token by token. If `options` do not give the context, it is
-/// as long as these tokens need.
+/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`.
+///
+/// The prompt is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all, and the rest token by token. If
+/// `options` do not give the context, it is as long as these tokens need.
 ///
 /// # Errors
 /// If the model is no decoder or cannot be computed, or the generation is cancelled before the first token.
@@ -114,8 +109,8 @@ pub fn generate(
     let engine = site.engine_options().start(threads as usize).map_err(Error::failed)?;
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
-    let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
+    let mut steps = LocalSteps::load(&model, &interfaces.decode.states, engine.as_ref())?;
     if prefill != 1 {
         let of_prompt = Model::open(path, &with_step(prefill))?;
         let interface = StepInterface::of(&of_prompt)?;
@@ -170,7 +165,7 @@ impl Site {
         let engines = reference_engines(self, plan);
         let load = |engine: &EngineOptions| {
             let engine = engine.start(1).map_err(Error::failed)?;
-            LocalSteps::load(model, engine.as_ref())
+            LocalSteps::load(model, &interfaces.decode.states, engine.as_ref())
         };
         let loaded = engines.iter().map(load).reduce(|one, other| one.or(other));
         let mut steps = match loaded {
@@ -195,145 +190,9 @@ impl Site {
 
 /// The steps of a sequence.
 struct Interfaces {
-    /// The steps that read the prompt, if they are others than those of single tokens.
+    /// Steps of several tokens, which read the prompt.
     prefill: Option<StepInterface>,
     decode: StepInterface,
-}
-
-/// Which step is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Prefill,
-    Decode,
-}
-
-/// What computes the steps of one sequence.
-trait Steps {
-    /// Computes a step of `phase` from its `inputs` and, if it `continues`, the states that the step before left. Returns the outputs
-    /// that are no states.
-    fn step(
-        &mut self,
-        phase: Phase,
-        inputs: &BTreeMap<&str, TensorData>,
-        continues: bool,
-    ) -> Result<Vec<TensorData>, Error>;
-}
-
-impl Steps for Deployed<'_> {
-    /// A plan has one step, for both phases.
-    fn step(
-        &mut self,
-        _: Phase,
-        inputs: &BTreeMap<&str, TensorData>,
-        continues: bool,
-    ) -> Result<Vec<TensorData>, Error> {
-        Deployed::step(self, inputs, continues)
-    }
-}
-
-/// A decoder that is loaded in this process.
-struct LocalSteps {
-    decode: Box<dyn Executable>,
-    /// The same for steps of several tokens, if there are any.
-    prefill: Option<Box<dyn Executable>>,
-    /// The names of the graph's inputs and outputs.
-    names: Vec<SmolStr>,
-    /// By input of the graph.
-    inputs: Vec<Operand>,
-    /// By output of the graph: the input that it is in the next step.
-    next: Vec<Option<usize>>,
-}
-
-/// An input of a step in this process.
-enum Operand {
-    Given(SmolStr),
-    State { zeros: TensorData, left: TensorData },
-}
-
-impl LocalSteps {
-    fn load(model: &Model, engine: &dyn Engine) -> Result<LocalSteps, Error> {
-        model.check_sizes()?;
-        model.check_memory()?;
-        let interface = StepInterface::of(model)?;
-        let graph = model.graph();
-        let pairs = interface.states.iter().map(|state| state.tensors(graph)).collect::<Result<Vec<_>, _>>()?;
-        let contents = model.contents(graph)?;
-        let decode = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
-        let operands: Vec<_> = graph.inputs().collect();
-        let operand = |id: &TensorId| {
-            let tensor = graph.tensor(*id);
-            if !pairs.iter().any(|(input, _)| input == id) {
-                return Ok(Operand::Given(tensor.name.clone()));
-            }
-            let zeros = TensorData::zeros(&tensor.ty);
-            let zeros = zeros.ok_or_else(|| Error::Failed(format!("{} has no size", tensor.name).into()))?;
-            Ok(Operand::State { left: zeros.clone(), zeros })
-        };
-        let inputs = operands.iter().map(operand).collect::<Result<_, Error>>()?;
-        let next = |output: &TensorId| {
-            let (input, _) = pairs.iter().find(|(_, of)| of == output)?;
-            operands.iter().position(|id| id == input)
-        };
-        Ok(LocalSteps {
-            decode,
-            prefill: None,
-            names: names(graph),
-            inputs,
-            next: graph.outputs.iter().map(next).collect(),
-        })
-    }
-}
-
-impl LocalSteps {
-    /// Loads `model`, the same decoder with steps of several tokens.
-    fn load_prefill(&mut self, model: &Model, engine: &dyn Engine) -> Result<(), Error> {
-        model.check_sizes()?;
-        model.check_memory()?;
-        if names(model.graph()) != self.names {
-            let what = "with steps of several tokens the model has other inputs or outputs: give option `prompt` 1";
-            return Err(Error::BadInput(what.into()));
-        }
-        let contents = model.contents(model.graph())?;
-        self.prefill = Some(engine.load(model.graph(), &|id| contents.of(id)).map_err(engine_error)?);
-        Ok(())
-    }
-}
-
-/// The names of the inputs and outputs of `graph`.
-fn names(graph: &Graph) -> Vec<SmolStr> {
-    let both = graph.inputs().chain(graph.outputs.iter().copied());
-    both.map(|id| graph.tensor(id).name.clone()).collect()
-}
-
-impl Steps for LocalSteps {
-    fn step(
-        &mut self,
-        phase: Phase,
-        inputs: &BTreeMap<&str, TensorData>,
-        continues: bool,
-    ) -> Result<Vec<TensorData>, Error> {
-        let operand = |operand: &Operand| match operand {
-            Operand::Given(name) => {
-                inputs.get(name.as_str()).cloned().ok_or_else(|| Error::Failed(format!("{name} is not given").into()))
-            }
-            Operand::State { left, .. } if continues => Ok(left.clone()),
-            Operand::State { zeros, .. } => Ok(zeros.clone()),
-        };
-        let operands = self.inputs.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
-        let executable = match (phase, &mut self.prefill) {
-            (Phase::Prefill, Some(prefill)) => prefill,
-            _ => &mut self.decode,
-        };
-        let results = executable.run_stepwise(operands, &mut |_| {}).map_err(engine_error)?;
-        let mut outputs = Vec::new();
-        for (result, next) in results.into_iter().zip(&self.next) {
-            match next.and_then(|at| self.inputs.get_mut(at)) {
-                Some(Operand::State { left, .. }) => *left = result,
-                _ => outputs.push(result),
-            }
-        }
-        Ok(outputs)
-    }
 }
 
 impl Interfaces {
@@ -395,8 +254,8 @@ fn run(
         logits = interface.logits(&outputs)?;
         past += chunk.len();
     }
-    let mut tokens = vec![choose(&logits, options.top_k, &mut random)?];
-    let prefill = elapsed(begin);
+    let mut tokens = vec![sample(&logits, options.top_k, &mut random)?];
+    let prefill = Micros::from(begin.elapsed());
     let mut times = Vec::new();
     while tokens.len() < options.tokens && !stop.is_requested() {
         let begin = Instant::now();
@@ -407,8 +266,8 @@ fn run(
             computed => computed?,
         };
         past += 1;
-        tokens.push(choose(&decode.logits(&outputs)?, options.top_k, &mut random)?);
-        times.push(elapsed(begin));
+        tokens.push(sample(&decode.logits(&outputs)?, options.top_k, &mut random)?);
+        times.push(Micros::from(begin.elapsed()));
     }
     if tokens.len() < options.tokens {
         events.check()?;
@@ -418,59 +277,10 @@ fn run(
         tokens,
         prompt_tokens: options.prompt_ids.len(),
         prefill_us: prefill,
-        token_us: Statistics::of(&times).map(|of| TokenTimes { median_us: of.median, min_us: of.min, p95_us: of.p95 }),
+        token_us: Latencies::of(&times),
         times_us: times,
         exchanges: 0,
         exchanged_bytes: 0,
         is_equal: None,
     })
-}
-
-fn elapsed(begin: Instant) -> Micros {
-    Micros(begin.elapsed().as_secs_f64() * 1e6)
-}
-
-/// One of the `count` tokens with the largest logits, drawn by their softmax; of equal ones the first is larger.
-fn choose(logits: &[f64], count: usize, random: &mut fastrand::Rng) -> Result<u64, Error> {
-    if logits.is_empty() || logits.iter().any(|logit| logit.is_nan()) {
-        return Err(Error::Failed("the logits are not numbers".into()));
-    }
-    let descending = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    let count = count.min(order.len());
-    order.select_nth_unstable_by(count - 1, descending);
-    order.truncate(count);
-    order.sort_unstable_by(descending);
-    let weights: Vec<f64> = order.iter().map(|at| (logits[*at] - logits[order[0]]).exp()).collect();
-    let mut left = random.f64() * weights.iter().sum::<f64>();
-    let drawn = weights.iter().position(|weight| {
-        left -= weight;
-        left < 0.0
-    });
-    Ok(order[drawn.unwrap_or(0)] as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_largest_logit_or_one_of_the_largest_is_chosen() {
-        let mut random = fastrand::Rng::with_seed(7);
-        let logits = [1.0, 3.0, 3.0, f64::NEG_INFINITY, 2.0];
-        assert_eq!(choose(&logits, 1, &mut random).unwrap(), 1);
-        let mut drawn = [0; 5];
-        for _ in 0..3000 {
-            drawn[choose(&logits, 3, &mut random).unwrap() as usize] += 1;
-        }
-        assert_eq!((drawn[0], drawn[3]), (0, 0));
-        // e⁰ : e⁰ : e⁻¹ of 3000 draws.
-        for (at, share) in [(1, 0.422), (2, 0.422), (4, 0.155)] {
-            let found = f64::from(drawn[at]) / 3000.0;
-            assert!((found - share).abs() < 0.05, "{at}: {found}");
-        }
-        assert!(choose(&[f64::NAN], 1, &mut random).is_err());
-        assert!(choose(&[], 1, &mut random).is_err());
-        assert_eq!(choose(&[1.0], 9, &mut random).unwrap(), 0);
-    }
 }

@@ -7,7 +7,7 @@
 //! | [`execution`] | one plan: deploy, execute, compare with one device |
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
-//! | [`generate`](mod@generate) | a decoder that generates tokens, on one device or by a plan |
+//! | [`generate`](mod@generate), `steps`, `sampling` | generation of tokens by a decoder; what computes its steps; the choice of a token |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
 //! | [`results_file`] | the file to which results of runs are appended |
@@ -43,7 +43,9 @@ mod progress;
 mod replan;
 pub mod results_file;
 mod run_progress;
+mod sampling;
 pub(crate) mod schedule_bench;
+mod steps;
 pub mod whole_model;
 
 pub use deploy::{DeployError, DeployOptions, deploy};

@@ -10,7 +10,7 @@ use crate::protocol::{
 use edgecut_graph::{DType, Graph, TensorType};
 use edgecut_plan::TransferFormat;
 
-fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
+pub(super) fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
     let ids = |ids: &[u32]| ids.iter().copied().map(ValueId).collect();
     let stage = |(operands, results): &(&[u32], &[u32])| Stage {
         name: String::new(),
@@ -31,7 +31,7 @@ fn partition(device: &str, stages: &[(&[u32], &[u32])]) -> Partition {
 }
 
 /// A server whose values have `sizes`; those in `sends` go to one peer.
-fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
+pub(super) fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
     let value = |(index, size): (usize, &u64)| Value {
         name: index.to_string().into(),
         ty: TensorType::of(DType::U8, &[*size]),
@@ -58,23 +58,23 @@ fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) -> Setup {
     }
 }
 
-fn terminal(values: &[u32], partition: Option<u32>) -> Option<Terminal> {
+pub(super) fn terminal(values: &[u32], partition: Option<u32>) -> Option<Terminal> {
     Some(Terminal { values: values.iter().copied().map(ValueId).collect(), partition })
 }
 
-fn tensor(bytes: Vec<u8>) -> TensorData {
+pub(super) fn tensor(bytes: Vec<u8>) -> TensorData {
     TensorData::new(DType::U8, [bytes.len() as u64], bytes).unwrap()
 }
 
 /// A run state with what the outside holds: the stage that each partition runs, and the time, one microsecond an event.
-struct Harness {
-    state: RunState,
+pub(super) struct Harness {
+    pub state: RunState,
     running: Vec<Option<StageTask>>,
     now: f64,
 }
 
 impl Harness {
-    fn new(setup: &Arc<Setup>) -> Harness {
+    pub fn new(setup: &Arc<Setup>) -> Harness {
         let running = setup.partitions.iter().map(|_| None).collect();
         Harness { state: RunState::new(setup), running, now: 0.0 }
     }
@@ -84,7 +84,7 @@ impl Harness {
     }
 
     /// Applies an event written as `name inference-or-partition [value-or-send]`, and renders its effects.
-    fn apply(&mut self, event: &str) -> String {
+    pub fn apply(&mut self, event: &str) -> String {
         self.now += 1.0;
         let now = Micros(self.now);
         let words: Vec<&str> = event.split_whitespace().collect();
@@ -136,12 +136,12 @@ impl Harness {
         self.state.finish_send(inference, send, time)
     }
 
-    fn live(&self) -> Vec<u64> {
+    pub fn live(&self) -> Vec<u64> {
         self.state.memory.iter().map(|memory| memory.live.0).collect()
     }
 }
 
-fn render(effects: &Effects) -> String {
+pub(super) fn render(effects: &Effects) -> String {
     let sends = effects.sends.iter().map(|send| format!("send {}.{}", send.inference, send.send));
     let outputs = effects.outputs.iter().map(|(inference, _)| format!("outputs {inference}"));
     let finished = effects.finished.iter().map(|trace| format!("finished {}", trace.inference));
@@ -165,7 +165,7 @@ fn middle(in_flight: u32) -> Arc<Setup> {
 }
 
 /// Runs scripts of `event -> effects` lines.
-fn check(setup: &Arc<Setup>, scripts: &[(&str, &str)]) {
+pub(super) fn check(setup: &Arc<Setup>, scripts: &[(&str, &str)]) {
     for (name, script) in scripts {
         let mut harness = Harness::new(setup);
         for (line, text) in script.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
@@ -313,49 +313,6 @@ fn a_stage_without_operands_waits_for_the_start() {
          sent 0 0 -> finished 0",
     )];
     check(&middle(1), &scripts);
-}
-
-#[test]
-fn a_state_goes_from_one_inference_to_the_next() {
-    // Stage 0 reads the state 1, whose next content is 2, and the input.
-    let stages = partition("cpu", &[(&[0, 1], &[2, 3])]);
-    let state = State { operand: ValueId(1), result: ValueId(2) };
-    let (source, sink) = (terminal(&[0], Some(0)), terminal(&[3], Some(0)));
-    let setup = Arc::new(Setup { source, sink, states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[]) });
-    let mut harness = Harness::new(&setup);
-    assert_eq!(harness.apply("start 0 continues"), "NoState(1)");
-    let mut harness = Harness::new(&setup);
-    let mut content = Vec::new();
-    for (inference, continues) in [(0, false), (1, true), (2, true), (3, false)] {
-        let start = Start { inference, continues };
-        harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).unwrap();
-        let task = harness.state.next_stage(0).unwrap();
-        content.push(task.operands[1].bytes()[0]);
-        let run =
-            StageRun { results: vec![tensor(vec![inference as u8 + 1; 8]), tensor(vec![0])], ..StageRun::default() };
-        let effects = harness.state.finish_stage(0, task.stage, run).unwrap();
-        assert_eq!(render(&effects), format!("outputs {inference}, finished {inference}"));
-        assert_eq!(harness.live(), [8, 0], "the state stays");
-    }
-    assert_eq!(content, [0, 1, 2, 0]);
-    assert_eq!(harness.state.peak(0), Bytes(12));
-}
-
-#[test]
-fn states_that_others_make_are_received_and_kept() {
-    // The peer computes 2, the next content of the state 1.
-    let stages = partition("cpu", &[(&[1], &[3])]);
-    let state = State { operand: ValueId(1), result: ValueId(2) };
-    let setup = Arc::new(Setup { states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[3]) });
-    assert_eq!(setup.received(), [ValueId(2)].into());
-    let script = "start 0 -> -
-         next 0 -> run 0.0 ready 1
-         finish 0 -> send 0.0
-         sent 0 0 -> -
-         begin 0 2 -> -
-         receive 0 2 -> finished 0
-         start 1 continues -> -";
-    check(&setup, &[("reader", script)]);
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! What computes the steps of a decoder: a plan on its agents, or an engine of this process.
+
+use std::collections::BTreeMap;
+
+use edgecut_engine::{Engine, Executable};
+use edgecut_graph::{Graph, TensorData, TensorId};
+use smol_str::SmolStr;
+
+use super::deployed::Deployed;
+use crate::{Error, Model, decoder::state::StatePair, model::contents::engine_error};
+
+/// Which step is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Prefill,
+    Decode,
+}
+
+/// What computes the steps of one sequence.
+pub(super) trait Steps {
+    /// Computes a step of `phase` from its `inputs` and, if it `continues`, the states that the step before left. Returns
+    /// the outputs that are no states.
+    ///
+    /// # Errors
+    /// If an input is missing, the engine or an agent fails, or the run is cancelled.
+    fn step(
+        &mut self,
+        phase: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error>;
+}
+
+impl Steps for Deployed<'_> {
+    /// A plan has one step, for both phases.
+    fn step(
+        &mut self,
+        _: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error> {
+        Deployed::step(self, inputs, continues)
+    }
+}
+
+/// A decoder that is loaded in this process.
+pub(super) struct LocalSteps {
+    decode: Box<dyn Executable>,
+    /// The same for steps of several tokens, if there are any.
+    prefill: Option<Box<dyn Executable>>,
+    /// The names of the graph's inputs and outputs.
+    names: Vec<SmolStr>,
+    /// By input of the graph.
+    inputs: Vec<Operand>,
+    /// By output of the graph: the input that it is in the next step.
+    next: Vec<Option<usize>>,
+}
+
+/// An input of a step in this process.
+enum Operand {
+    Given(SmolStr),
+    State { zeros: TensorData, left: TensorData },
+}
+
+impl LocalSteps {
+    /// Loads `model`, whose steps have one token, with its `states`.
+    ///
+    /// # Errors
+    /// If sizes are not known, or the engine does not compute the model.
+    pub fn load(model: &Model, states: &[StatePair], engine: &dyn Engine) -> Result<LocalSteps, Error> {
+        model.check_sizes()?;
+        model.check_memory()?;
+        let graph = model.graph();
+        let pairs = states.iter().map(|state| state.tensors(graph)).collect::<Result<Vec<_>, _>>()?;
+        let contents = model.contents(graph)?;
+        let decode = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
+        let operands: Vec<_> = graph.inputs().collect();
+        let operand = |id: &TensorId| {
+            let tensor = graph.tensor(*id);
+            if !pairs.iter().any(|(input, _)| input == id) {
+                return Ok(Operand::Given(tensor.name.clone()));
+            }
+            let zeros = TensorData::zeros(&tensor.ty);
+            let zeros = zeros.ok_or_else(|| Error::Failed(format!("{} has no size", tensor.name).into()))?;
+            Ok(Operand::State { left: zeros.clone(), zeros })
+        };
+        let inputs = operands.iter().map(operand).collect::<Result<_, Error>>()?;
+        let next = |output: &TensorId| {
+            let (input, _) = pairs.iter().find(|(_, of)| of == output)?;
+            operands.iter().position(|id| id == input)
+        };
+        Ok(LocalSteps {
+            decode,
+            prefill: None,
+            names: names(graph),
+            inputs,
+            next: graph.outputs.iter().map(next).collect(),
+        })
+    }
+
+    /// Loads `model`, the same decoder with steps of several tokens.
+    ///
+    /// # Errors
+    /// As of [`LocalSteps::load`], or if its inputs or outputs are others.
+    pub fn load_prefill(&mut self, model: &Model, engine: &dyn Engine) -> Result<(), Error> {
+        model.check_sizes()?;
+        model.check_memory()?;
+        if names(model.graph()) != self.names {
+            let what = "with steps of several tokens the model has other inputs or outputs: give option `prompt` 1";
+            return Err(Error::BadInput(what.into()));
+        }
+        let contents = model.contents(model.graph())?;
+        self.prefill = Some(engine.load(model.graph(), &|id| contents.of(id)).map_err(engine_error)?);
+        Ok(())
+    }
+}
+
+/// The names of the inputs and outputs of `graph`.
+fn names(graph: &Graph) -> Vec<SmolStr> {
+    let both = graph.inputs().chain(graph.outputs.iter().copied());
+    both.map(|id| graph.tensor(id).name.clone()).collect()
+}
+
+impl Steps for LocalSteps {
+    fn step(
+        &mut self,
+        phase: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error> {
+        let operand = |operand: &Operand| match operand {
+            Operand::Given(name) => {
+                inputs.get(name.as_str()).cloned().ok_or_else(|| Error::Failed(format!("{name} is not given").into()))
+            }
+            Operand::State { left, .. } if continues => Ok(left.clone()),
+            Operand::State { zeros, .. } => Ok(zeros.clone()),
+        };
+        let operands = self.inputs.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+        let executable = match (phase, &mut self.prefill) {
+            (Phase::Prefill, Some(prefill)) => prefill,
+            _ => &mut self.decode,
+        };
+        let results = executable.run_stepwise(operands, &mut |_| {}).map_err(engine_error)?;
+        let mut outputs = Vec::new();
+        for (result, next) in results.into_iter().zip(&self.next) {
+            match next.and_then(|at| self.inputs.get_mut(at)) {
+                Some(Operand::State { left, .. }) => *left = result,
+                _ => outputs.push(result),
+            }
+        }
+        Ok(outputs)
+    }
+}
