@@ -55,6 +55,19 @@ fn states_stay_on_the_agents_of_a_plan() {
     );
     let (code, _, err) = run(folder.path(), &plan);
     assert_eq!(code, Some(0), "{err}");
+    let plan: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("plan.json")).unwrap()).unwrap();
+    assert_eq!(plan["model"]["states"].as_array().unwrap().len(), 4);
+    let sent: Vec<&str> = plan["transfers"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert!(!sent.is_empty() && !sent.iter().any(|name| name.contains("past") || name.contains("present")), "{sent:?}");
+    // Two caches of 4096 bytes on each, each with its next content.
+    for device in plan["devices"].as_array().unwrap() {
+        assert!(device["memory"]["parameter_bytes"].as_u64().unwrap() >= 4 * 4096, "{device}");
+    }
+    // A run is the first step of a sequence, whose logits are compared with those of one device.
+    let runs = json(folder.path(), "run plan.json --repeat 3 --throughput");
+    assert_eq!(runs["interval_us"], serde_json::Value::Null, "no inputs overlap");
+    let compared = &runs["outputs"];
+    assert_eq!((&compared["elements"], &compared["elements_beyond_tolerance"]), (&128.into(), &0.into()));
     let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
     assert_eq!(tokens(&generated), EXPECTED);
     assert_eq!(generated["is_equal"], true);
@@ -89,6 +102,7 @@ fn what_does_not_generate_is_refused() {
         (format!("run {model} --generate 4 --prompt-ids 1,2,3 --context 5"), "it has 5"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state x=logits"), "no input `x`"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state input_ids=logits"), "float32[1,1,128]"),
+        (format!("plan {model} --objective throughput --estimate"), "the model has states"),
         (format!("run {relay} --generate 4 --prompt-ids 1"), "decoders in ONNX"),
         (format!("run {model} --generate 4 --prompt-ids 1 --prompt 0"), "at least one token"),
         (format!("run {model} --generate 4 --prompt-ids 128"), "no token 128"),

@@ -1,7 +1,7 @@
 //! ONNX Runtime as the engine: every operator case and every model with outputs, and what is particular to it. Ignored where
 //! it is not installed, unless the environment variable `EDGECUT_REQUIRE_SHARED` says that nothing may be lacking.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use edgecut::{
     engine::{Engine, EngineChoice, EngineOptions, OnnxRuntimeEngine, TractEngine},
@@ -49,10 +49,11 @@ pub fn trials() -> Vec<Trial> {
         let name_of_trial = format!("onnxruntime/composite-splits/{name}");
         trials.push(trial(name_of_trial, move || composite_splits::check(&name, engine()?)));
     }
-    let own: [(&str, Check); 3] = [
+    let own: [(&str, Check); 4] = [
         ("steps are one session whose time they share", steps_share_one_session),
         ("what it lacks is computed by tract and named", fallbacks_are_named),
         ("auto computes the same", auto_computes_the_same),
+        ("caches are written in place where nothing else holds them", caches_are_written_in_place),
     ];
     trials.extend(own.map(|(name, check)| trial(format!("onnxruntime: {name}"), check)));
     let is_absent = ENGINE.is_err() && std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none();
@@ -153,4 +154,59 @@ fn auto_computes_the_same() -> Result<(), String> {
         Some("tract" | "onnxruntime") => Ok(()),
         other => Err(format!("it was computed by {other:?}")),
     }
+}
+
+fn caches_are_written_in_place() -> Result<(), String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/decoder/model.onnx");
+    let sizes = ["batch_size=1", "sequence_length=1", "total_sequence_length=8", "past_sequence_length=8"];
+    let bind = |text: &&str| text.parse().map_err(|error| format!("{text}: {error}"));
+    let graph = onnx::read(&file, &sizes.iter().map(bind).collect::<Result<Vec<_>, String>>()?)?.graph;
+    let integer = |value: i64, count: u64| {
+        let bytes: Vec<u8> = (0..count).flat_map(|_| value.to_le_bytes()).collect();
+        TensorData::new(DType::I64, [1, count], bytes).unwrap()
+    };
+    let mask = |seen: u64| {
+        let bytes: Vec<u8> = (0..8u64).flat_map(|at| i64::from(at < seen).to_le_bytes()).collect();
+        TensorData::new(DType::I64, [1, 8], bytes).unwrap()
+    };
+    // The inputs of step `past`: its states are `left`, or zeros.
+    let step = |past: u64, left: &mut dyn Iterator<Item = TensorData>| -> Vec<TensorData> {
+        let content = |id: TensorId| match graph.tensor(id).name.as_str() {
+            "attention_mask" => mask(past + 1),
+            "position_ids" => integer(past as i64, 1),
+            name if name.starts_with("past") => {
+                left.next().unwrap_or_else(|| TensorData::zeros(&graph.tensor(id).ty).unwrap())
+            }
+            _ => integer(5 + past as i64, 1),
+        };
+        graph.inputs().map(content).collect()
+    };
+    let text = |error: edgecut::engine::EngineError| error.to_string();
+    let mut loaded =
+        engine()?.load(&graph, &|id| Err(edgecut::engine::EngineError::Other(format!("{id:?}")))).map_err(text)?;
+    // The logits of three steps, and how many caches of the last two were written in place. What is `held` is read later.
+    let mut steps = |held: bool| -> Result<(Vec<TensorData>, usize), String> {
+        let (mut logits, mut kept, mut in_place) = (Vec::new(), Vec::new(), 0);
+        let mut outputs = loaded.run_stepwise(step(0, &mut std::iter::empty()), &mut |_| {}).map_err(text)?;
+        for past in 1..3 {
+            logits.push(outputs.remove(0));
+            let address = |data: &TensorData| data.bytes().as_ptr();
+            let before: Vec<*const u8> = outputs.iter().map(address).collect();
+            if held {
+                kept.extend(outputs.iter().map(|data| (data.clone(), data.bytes().to_vec())));
+            }
+            outputs = loaded.run_stepwise(step(past, &mut outputs.into_iter()), &mut |_| {}).map_err(text)?;
+            in_place += outputs[1..].iter().zip(before).filter(|(data, before)| address(data) == *before).count();
+        }
+        if kept.iter().any(|(data, content)| data.bytes()[..] != content[..]) {
+            return Err("a cache that is held was overwritten".to_string());
+        }
+        logits.push(outputs.remove(0));
+        Ok((logits, in_place))
+    };
+    let (alone, in_place) = steps(false)?;
+    let (shared, copied) = steps(true)?;
+    near(&alone, &shared)?;
+    // Two layers with keys and values, in two steps.
+    if (in_place, copied) == (8, 0) { Ok(()) } else { Err(format!("{in_place} in place, and {copied} of those held")) }
 }

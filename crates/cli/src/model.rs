@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use edgecut_session::{
     Error, Model, ModelOptions,
-    decoder::state::StatePair,
-    model::{BindSizes, name_pattern::NamePattern},
+    model::{BindSizes, StatePair, name_pattern::NamePattern},
 };
 
 use super::{engine::EngineFlags, ineffective::Flag, stderr::notice};

@@ -16,6 +16,7 @@
 //! | `fusion`, `fusion_class`, `fusion_vertices` | fused groups by TVM's rules; the classes of operators; TVM's view of a graph |
 //! | `constant` | attaches parameter-only computations to the groups that read them |
 //! | `contract` | contracts convex groups of operators to single operators |
+//! | `state` | [`StatePair`]: an input and the output that it is in the next step |
 //! | `topological` | [`topological_order`], by priority |
 //! | [`query`] | Aidge's pattern language for finding groups of operators |
 //! | [`units`] | bytes, microseconds, rates |
@@ -41,6 +42,7 @@ mod link;
 mod operator;
 mod part;
 pub mod query;
+mod state;
 mod tensor;
 mod topological;
 mod types;
@@ -63,6 +65,7 @@ pub use hoist::{HoistedGraph, hoist_constants};
 pub use id::{OperatorId, TensorId};
 pub use link::{FitError, LinkCost};
 pub use part::Part;
+pub use state::{StateError, StatePair, StatePairError, StateTensors};
 pub use tensor::{ContentHash, TensorData, TensorError};
 pub use topological::topological_order;
 pub use types::{Dim, Shape, TensorType, Type};

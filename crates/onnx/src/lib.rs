@@ -23,6 +23,7 @@
 //! | `fold` | type inference as operators are added; folding |
 //! | `live` | removes what no output needs |
 //! | `composite` | nodes as composite operators |
+//! | `in_place` | operands whose storage a result may have in ONNX Runtime |
 //! | `opaque` | nodes as operators with their own names and attributes, and back |
 //! | `result_types` | result types of opaque operators, which an engine infers where the file has none |
 //! | `seed` | seeds of operators that draw random numbers |
@@ -43,6 +44,7 @@ mod external;
 mod families;
 mod fold;
 mod import;
+mod in_place;
 mod inputs;
 mod interface;
 mod live;
@@ -63,6 +65,7 @@ mod unknown_dim;
 pub use error::OnnxError;
 pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
 pub use import::{Imported, import, is_onnx};
+pub use in_place::in_place;
 pub use interface::{Decision, Interface};
 pub use open_inputs::open_inputs;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};

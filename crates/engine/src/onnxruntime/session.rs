@@ -5,6 +5,7 @@ use std::{
     ffi::{CString, c_char},
     path::{Path, PathBuf},
     ptr::null_mut,
+    sync::Arc,
 };
 
 use edgecut_graph::{Graph, OperatorId, TensorData, TensorId};
@@ -106,8 +107,13 @@ impl OrtSession {
         })
     }
 
-    /// Computes the outputs; `inputs` in the order of the part's: parameters all have contents.
-    pub fn run(&mut self, inputs: &[&OrtTensor]) -> Result<Vec<OrtTensor>, String> {
+    /// Computes the outputs; `inputs` in the order of the part's: parameters all have contents. Each pair of `in_place` is an
+    /// input that ONNX Runtime allocated and nothing else refers to, and the output that its kernel writes there.
+    pub fn run(
+        &mut self,
+        inputs: Vec<Arc<OrtTensor>>,
+        in_place: &[(usize, usize)],
+    ) -> Result<Vec<Arc<OrtTensor>>, String> {
         let names = |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<*const c_char>>();
         let (input_names, output_names) = (names(&self.input_names), names(&self.output_names));
         let values: Vec<*const sys::OrtValue> = inputs.iter().map(|input| input.pointer()).collect();
@@ -115,7 +121,11 @@ impl OrtSession {
             return Err(format!("{} inputs are needed, {} were given", input_names.len(), values.len()));
         }
         let mut results: Vec<*mut sys::OrtValue> = vec![null_mut(); output_names.len()];
-        // SAFETY: names and values are as many as is said and live during the call; `results` has room for all outputs.
+        for (input, output) in in_place {
+            results[*output] = values[*input].cast_mut();
+        }
+        // SAFETY: names and values are as many as is said and live during the call; `results` has room for all outputs. An
+        // output that is given has the type that the kernel writes, and nothing reads its memory meanwhile but the kernel.
         let status = unsafe {
             (ort::api().Run)(
                 self.session.ptr().cast_mut(),
@@ -128,9 +138,16 @@ impl OrtSession {
                 results.as_mut_ptr(),
             )
         };
-        // SAFETY: a result that is not null is an owned tensor in main memory: nothing else is declared as an output.
-        let results = results.into_iter().filter(|result| !result.is_null());
-        let results: Vec<OrtTensor> = results.map(|result| unsafe { OrtTensor::owned(result) }).collect();
+        let made = |(number, result): (usize, *mut sys::OrtValue)| {
+            let given = in_place.iter().find(|(_, output)| *output == number);
+            match given {
+                Some((input, _)) => Some(Arc::clone(&inputs[*input])),
+                None if result.is_null() => None,
+                // SAFETY: it is an owned tensor in main memory: nothing else is declared as an output.
+                None => Some(Arc::new(unsafe { OrtTensor::owned(result) })),
+            }
+        };
+        let results: Vec<Arc<OrtTensor>> = results.into_iter().enumerate().filter_map(made).collect();
         // SAFETY: the status comes from the call.
         unsafe { Error::result_from_status(status) }.map_err(|error| error.to_string())?;
         Ok(results)

@@ -1,8 +1,8 @@
 //! A loaded graph: its programs, run one after the other on a table of live tensors, and how the time divides among steps.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant},
 };
 
@@ -10,6 +10,7 @@ use edgecut_graph::{
     Graph, OperatorId, Origin, Part, TensorData, TensorId,
     units::{Bytes, Micros},
 };
+use edgecut_onnx::in_place;
 use tempfile::TempDir;
 
 use super::{
@@ -51,6 +52,10 @@ pub(super) struct OrtSteps {
     outputs: Vec<NamedTensor>,
     /// By tensor of the graph: its name and type, for what the embedded engine exchanges.
     constant_outputs: Vec<(TensorId, Arc<OrtTensor>)>,
+    /// By input: the output that a kernel may write into its storage.
+    in_place: HashMap<TensorId, TensorId>,
+    /// By input of `in_place`: that output of the last run. As the next run's input it is no view, and is overwritten.
+    left: HashMap<TensorId, Weak<OrtTensor>>,
     fallbacks: Vec<Fallback>,
     parameter_bytes: Bytes,
     loading_bytes: Bytes,
@@ -105,6 +110,8 @@ impl OrtSteps {
             inputs: graph.inputs().map(named).collect(),
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
             constant_outputs,
+            in_place: inputs_in_place(graph),
+            left: HashMap::new(),
             fallbacks,
             parameter_bytes: held,
             loading_bytes: held.max(Bytes(loading)),
@@ -137,7 +144,7 @@ impl OrtSteps {
         }
         let context = Arc::clone(&self.context);
         let exclusive = context.lock();
-        let table = self.table(inputs)?;
+        let table = self.table(inputs.to_vec())?;
         let mut embedded: HashMap<OperatorId, f64> = HashMap::new();
         let (mut runs, mut begin) = (0, Instant::now());
         while runs < WARM_UP + PROFILE_RUNS || (begin.elapsed() < PROFILE_TIME && runs < WARM_UP + MAX_PROFILE_RUNS) {
@@ -164,8 +171,8 @@ impl OrtSteps {
         Ok(())
     }
 
-    /// A table with the inputs and the constant outputs.
-    fn table(&self, inputs: &[TensorData]) -> Result<TensorTable, EngineError> {
+    /// A table with the inputs and the constant outputs. An input that the last run left is owned by it.
+    fn table(&self, inputs: Vec<TensorData>) -> Result<TensorTable, EngineError> {
         if inputs.len() != self.inputs.len() {
             let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(EngineError::Other(what));
@@ -175,7 +182,12 @@ impl OrtSteps {
             table[id.0 as usize] = Some(Arc::clone(content));
         }
         for (input, data) in self.inputs.iter().zip(inputs) {
-            table[input.id.0 as usize] = Some(Arc::new(OrtTensor::of(&input.name, data, &input.ty)?));
+            let left = self.left.get(&input.id).and_then(Weak::upgrade).filter(|left| left.is_content_of(&data));
+            let tensor = match left {
+                Some(left) => left,
+                None => Arc::new(OrtTensor::of(&input.name, &data, &input.ty)?),
+            };
+            table[input.id.0 as usize] = Some(tensor);
         }
         Ok(table)
     }
@@ -196,7 +208,17 @@ impl OrtSteps {
             for id in last_uses {
                 table[id.0 as usize] = None;
             }
-            let results = program.computed.run(operands, embedded.as_deref_mut())?;
+            let unshared = |id: &TensorId| {
+                let at = inputs.iter().position(|input| input == id)?;
+                // This list has one reference, so that nothing else can read what the kernel overwrites.
+                (Arc::strong_count(&operands[at]) == 1 && !operands[at].is_view()).then_some(at)
+            };
+            let in_place = self
+                .in_place
+                .iter()
+                .filter_map(|(input, output)| Some((unshared(input)?, outputs.iter().position(|id| id == output)?)));
+            let in_place: Vec<(usize, usize)> = in_place.collect();
+            let results = program.computed.run(operands, &in_place, embedded.as_deref_mut())?;
             for (id, result) in outputs.iter().zip(results).filter(|(id, _)| !last_uses.contains(id)) {
                 table[id.0 as usize] = Some(result);
             }
@@ -205,7 +227,8 @@ impl OrtSteps {
     }
 
     /// Runs once; returns the outputs and the sample of the whole.
-    fn run_once(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+    fn run_once(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        let given: i64 = inputs.iter().map(|input| input.bytes().len() as i64).sum();
         let mut table = self.table(inputs)?;
         let context = Arc::clone(&self.context);
         let _exclusive = context.lock();
@@ -218,7 +241,6 @@ impl OrtSteps {
             self.runs += 1;
             release_freed();
         }
-        let given: i64 = inputs.iter().map(|input| input.bytes().len() as i64).sum();
         let sample = Sample {
             wall,
             cpu,
@@ -227,6 +249,11 @@ impl OrtSteps {
             peak: Bytes((given + peak).max(0) as u64),
             tensors: Bytes((given + live).max(0) as u64),
         };
+        self.left = self
+            .in_place
+            .iter()
+            .filter_map(|(input, output)| Some((*input, Arc::downgrade(table[output.0 as usize].as_ref()?))))
+            .collect();
         let outputs = self.outputs.iter().map(|output| {
             let missing = || EngineError::Tensor { name: output.name.clone(), what: "no step computes it".to_string() };
             table[output.id.0 as usize].as_ref().ok_or_else(missing)?.to_data(&output.name, &output.ty)
@@ -248,14 +275,11 @@ impl Computed {
     fn run(
         &mut self,
         operands: Vec<Arc<OrtTensor>>,
+        in_place: &[(usize, usize)],
         times: Option<&mut HashMap<OperatorId, f64>>,
     ) -> Result<Vec<Arc<OrtTensor>>, EngineError> {
         match self {
-            Computed::Session(session) => {
-                let operands: Vec<&OrtTensor> = operands.iter().map(|operand| &**operand).collect();
-                let results = session.run(&operands).map_err(EngineError::Other)?;
-                Ok(results.into_iter().map(Arc::new).collect())
-            }
+            Computed::Session(session) => session.run(operands, in_place).map_err(EngineError::Other),
             Computed::Embedded { executable, operators, graph } => {
                 let given = graph.inputs().zip(&operands).map(|(id, operand)| {
                     let tensor = graph.tensor(id);
@@ -282,7 +306,7 @@ impl Computed {
 
 impl Executable for OrtSteps {
     fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        self.run_once(inputs)
+        self.run_once(inputs.to_vec())
     }
 
     fn run_in_steps(
@@ -291,7 +315,7 @@ impl Executable for OrtSteps {
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError> {
         self.find_shares(&inputs)?;
-        let (outputs, sample) = self.run_once(&inputs)?;
+        let (outputs, sample) = self.run_once(inputs)?;
         let shares = self.shares.get().map(Vec::as_slice).unwrap_or_default();
         // The step with the most tensors gets what the whole took beyond them: no step alone can be observed.
         let largest = self.steps.iter().max_by_key(|step| step.tensors).map(|step| step.index);
@@ -319,7 +343,7 @@ impl Executable for OrtSteps {
         inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize),
     ) -> Result<Vec<TensorData>, EngineError> {
-        let (outputs, _) = self.run_once(&inputs)?;
+        let (outputs, _) = self.run_once(inputs)?;
         self.steps.iter().for_each(|step| each(step.index));
         Ok(outputs)
     }
@@ -339,6 +363,16 @@ impl Executable for OrtSteps {
     fn loading_bytes(&self) -> Bytes {
         self.loading_bytes
     }
+}
+
+/// The inputs of `graph` that a kernel may overwrite with an output: no other operator reads them, and they are no outputs.
+fn inputs_in_place(graph: &Graph) -> HashMap<TensorId, TensorId> {
+    let (inputs, readers): (HashSet<TensorId>, _) = (graph.inputs().collect(), graph.consumers());
+    let is_free = |(input, output): &(TensorId, TensorId)| {
+        let is_alone = inputs.contains(input) && readers[input.0 as usize].len() == 1;
+        is_alone && graph.outputs.contains(output) && !graph.outputs.contains(input)
+    };
+    graph.operators().flat_map(|(id, _)| in_place(graph, id)).filter(is_free).collect()
 }
 
 /// Parameters and constants that are outputs of the graph.

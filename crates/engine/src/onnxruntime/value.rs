@@ -17,7 +17,7 @@ const VIEW_ALIGNMENT: u64 = 16;
 pub(super) struct OrtTensor {
     value: *mut sys::OrtValue,
     /// Whose content it is, if it is a view.
-    _viewed: Option<TensorData>,
+    viewed: Option<TensorData>,
 }
 
 // SAFETY: a tensor's content may be read and released on any thread.
@@ -88,7 +88,18 @@ impl OrtTensor {
     /// # Safety
     /// `value` must be an owned tensor in main memory.
     pub unsafe fn owned(value: *mut sys::OrtValue) -> OrtTensor {
-        OrtTensor { value, _viewed: None }
+        OrtTensor { value, viewed: None }
+    }
+
+    /// Whether `data` is its content, which ONNX Runtime allocated.
+    pub fn is_content_of(&self, data: &TensorData) -> bool {
+        let address = self.content().ok().filter(|_| self.viewed.is_none());
+        address.is_some_and(|address| std::ptr::eq(address.cast::<u8>(), data.bytes().as_ptr()))
+    }
+
+    /// Whether its content is that of a tensor of the graph.
+    pub fn is_view(&self) -> bool {
+        self.viewed.is_some()
     }
 
     pub fn pointer(&self) -> *const sys::OrtValue {
@@ -128,7 +139,7 @@ impl OrtTensor {
         let dtype = element_type(dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?;
         let shape: Vec<i64> = data.shape().iter().map(|n| *n as i64).collect();
         let (api, bytes) = (ort::api(), data.bytes());
-        // SAFETY: the memory has as many bytes as type and shape say, lives as long as `_viewed`, and is only read.
+        // SAFETY: the memory has as many bytes as type and shape say, lives as long as `viewed`, and is only read.
         let value = unsafe {
             made(null_mut(), |value| {
                 let content = bytes.as_ptr().cast_mut().cast::<c_void>();
@@ -144,7 +155,7 @@ impl OrtTensor {
                 )
             })?
         };
-        Ok(OrtTensor { value, _viewed: Some(data.clone()) })
+        Ok(OrtTensor { value, viewed: Some(data.clone()) })
     }
 
     /// A tensor with a copy of `bytes`, which must be as many as type and shape say.
@@ -158,7 +169,7 @@ impl OrtTensor {
                 (api.CreateTensorAsOrtValue)(allocator, shape.as_ptr(), shape.len(), dtype, value)
             })?
         };
-        let tensor = OrtTensor { value, _viewed: None };
+        let tensor = OrtTensor { value, viewed: None };
         let content = tensor.content()?;
         if !bytes.is_empty() {
             // SAFETY: the tensor was created with room for elements of this type and shape, whose size is `bytes`.
@@ -190,7 +201,7 @@ impl OrtTensor {
 
     /// The content as that of the tensor `name`, which must be of type `ty`; not copied.
     pub fn to_data(self: &Arc<Self>, name: &str, ty: &TensorType) -> Result<TensorData, EngineError> {
-        if let Some(data) = &self._viewed {
+        if let Some(data) = &self.viewed {
             return Ok(data.clone());
         }
         let error = |what: String| EngineError::Tensor { name: name.to_string(), what };
@@ -216,7 +227,8 @@ impl OrtTensor {
     }
 }
 
-/// The elements of a tensor, which nothing writes to once a session has computed it.
+/// The elements of a tensor, which nothing writes to while this exists: a session that computes in place has its tensor
+/// alone.
 struct SharedContent {
     address: *const u8,
     bytes: usize,

@@ -12,7 +12,7 @@ use crate::problem::{
 };
 use edgecut_graph as graph;
 use edgecut_graph::{
-    DeviceName, EngineId,
+    DeviceName, EngineId, StatePair,
     units::{Bytes, Joules, Micros, Watts},
 };
 use edgecut_ops::passes::{bindings::Binding, retype::BindDim};
@@ -82,6 +82,9 @@ pub struct ModelRef {
     /// The `.npz` file whose contents decided branches and sizes of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
+    /// Its states. Each stays on the devices that read it: it is no input and no output of a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<StatePair>,
 }
 
 impl ModelRef {
@@ -174,7 +177,7 @@ impl DevicePlan {
 /// Predicted memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPlan {
-    /// Parameters, and what the engine holds in addition.
+    /// Parameters, what the engine holds in addition, and each state twice: its content, and the next one.
     pub parameter_bytes: Bytes,
     /// Peak of parameters, live tensors and workspace together.
     pub load_bytes: Bytes,

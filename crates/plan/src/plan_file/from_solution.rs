@@ -40,7 +40,10 @@ impl Plan {
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, time, job.cost.workspace);
             group.energy_j = problem.knows_energy().then(|| job.cost.energy_above_idle());
         }
-        let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
+        // The next input of a sequence needs the state that this one leaves.
+        let overlaps = model.states.is_empty();
+        let sustained = overlaps.then(|| solution.sustained(problem)).and_then(Result::ok);
+        let (in_flight, interval) = sustained.unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {
             version: VERSION,
             model,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use edgecut_graph::{DeviceName, Graph, OperatorId, Origin, Part, TensorId};
+use edgecut_graph::{DeviceName, Graph, OperatorId, Origin, Part, StateError, StateTensors, TensorId};
 
 use super::file::Plan;
 use crate::{
@@ -27,6 +27,8 @@ pub struct Stage {
 pub enum StageError {
     #[error("the plan was made for another model: {0}")]
     OtherModel(String),
+    #[error("the plan was made for another model: {0}")]
+    State(#[from] StateError),
     #[error("the plan's orders cannot be run: group {group} on {device} waits for {tensor}, which is never made")]
     Order { group: String, device: DeviceName, tensor: String },
 }
@@ -37,7 +39,13 @@ pub enum StageError {
 /// # Errors
 /// If the plan does not place every operator of the graph once, or its orders wait for each other.
 pub fn stages(plan: &Plan, graph: &Graph) -> Result<Vec<Stage>, StageError> {
-    let placed = Placed { plan, graph, device_of: devices_of_operators(plan, graph)?, consumers: graph.consumers() };
+    let placed = Placed {
+        plan,
+        graph,
+        states: graph.states(&plan.model.states)?,
+        device_of: devices_of_operators(plan, graph)?,
+        consumers: graph.consumers(),
+    };
     let mut queues: Vec<VecDeque<Vec<GroupId>>> = Vec::with_capacity(plan.devices.len());
     for (index, device) in (0u32..).map(DeviceId).zip(&plan.devices) {
         let ranges = cut(placed.exchanges(index));
@@ -95,6 +103,7 @@ fn devices_of_operators(plan: &Plan, graph: &Graph) -> Result<Vec<DeviceId>, Sta
 struct Placed<'a> {
     plan: &'a Plan,
     graph: &'a Graph,
+    states: Vec<StateTensors>,
     device_of: Vec<DeviceId>,
     consumers: Vec<Vec<OperatorId>>,
 }
@@ -117,19 +126,26 @@ impl Placed<'_> {
         self.plan.devices[device.0 as usize].order.iter().map(exchange).collect()
     }
 
-    /// Whether `tensor` comes to `device` from another one. Inputs are at their source from the start.
+    /// Whether `tensor` comes to `device` from another one. Inputs are at their source from the start, states where they are
+    /// read.
     fn comes_in(&self, tensor: TensorId, device: DeviceId) -> bool {
         match &self.graph.tensor(tensor).origin {
             Origin::Operator { operator, .. } => self.device_of[operator.0 as usize] != device,
-            Origin::Input => self.plan.source != device,
+            Origin::Input => self.plan.source != device && self.states.iter().all(|state| state.input != tensor),
             Origin::Parameter | Origin::Constant(_) => false,
         }
     }
 
     /// Whether `tensor`, made on `device`, goes to another one.
     fn goes_out(&self, tensor: TensorId, device: DeviceId) -> bool {
-        let read_elsewhere = self.consumers[tensor.0 as usize].iter().any(|o| self.device_of[o.0 as usize] != device);
-        read_elsewhere || (self.graph.outputs.contains(&tensor) && self.plan.sink != device)
+        let read_elsewhere = |tensor: TensorId| {
+            self.consumers[tensor.0 as usize].iter().any(|reader| self.device_of[reader.0 as usize] != device)
+        };
+        let mut next = self.states.iter().filter(|state| state.output == tensor).peekable();
+        match next.peek() {
+            Some(_) => read_elsewhere(tensor) || next.any(|state| read_elsewhere(state.input)),
+            None => read_elsewhere(tensor) || (self.graph.outputs.contains(&tensor) && self.plan.sink != device),
+        }
     }
 
     /// The first group of a stage that reads a tensor which is neither in `made` nor made before it in the stage.
@@ -213,7 +229,7 @@ mod tests {
             sink: DeviceId(0),
         };
         let groups = graph.operators().map(group).collect();
-        let problem = assemble(graph, groups, network, |_| false, Objective::Latency, Targets::default());
+        let problem = assemble(graph, &[], groups, network, |_| false, Objective::Latency, Targets::default());
         let homes: Vec<DeviceId> = devices.iter().map(|d| DeviceId(*d)).collect();
         let order: Vec<GroupId> = problem.group_ids().collect();
         let solution = judge(&problem, Placement::new(&homes, &order)).unwrap();

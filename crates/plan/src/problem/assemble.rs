@@ -9,7 +9,7 @@ use super::{
     activation::activations,
     transfer_format::{Coding, TransferFormat},
 };
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, units::Bytes};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, StatePair, StateTensors, TensorId, units::Bytes};
 
 /// A group of operators with its cost on each device (`None` where it cannot run).
 #[derive(Debug, Clone, PartialEq)]
@@ -60,9 +60,13 @@ impl Network {
 /// Builds the problem. `groups` contain every operator once, in topological order; `is_view` tells which operators are
 /// views of their first operand.
 ///
+/// The `states` that the graph has are no inputs: each group that reads one holds it like a parameter, twice, as its next
+/// content is computed while the content is still there. The next content is returned if another group computes it.
+///
 /// Tensors of unknown size count as empty.
 pub fn assemble(
     graph: &Graph,
+    states: &[StatePair],
     groups: Vec<CostedGroup>,
     network: Network,
     is_view: impl Fn(&Operator) -> bool,
@@ -75,18 +79,26 @@ pub fn assemble(
     }
     let producer_of = |tensor: TensorId| graph.producer(tensor).and_then(|operator| group_of.get(&operator).copied());
     let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes().unwrap_or(Bytes::ZERO);
-    let parameter_ids: HashMap<TensorId, ParameterId> = graph.parameters().zip((0u32..).map(ParameterId)).collect();
     let consumers = graph.consumers();
+    let states: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).collect();
+    let of_states = || states.iter().map(|state| state.input);
+    let held: HashMap<TensorId, ParameterId> =
+        graph.parameters().chain(of_states()).zip((0u32..).map(ParameterId)).collect();
+    let is_kept = |output: TensorId| {
+        let mut of = states.iter().filter(|state| state.output == output);
+        let is_local = |reader| group_of.get(&reader).copied() == producer_of(output);
+        of.any(|state| state.is_within(graph, &consumers[state.input.0 as usize], is_local))
+    };
 
     let activations = activations(graph, &is_view);
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut index_of: HashMap<TensorId, TensorIndex> = HashMap::new();
     for (id, tensor) in graph.tensors() {
         let producer = producer_of(id);
-        let is_output = graph.outputs.contains(&id);
+        let is_output = graph.outputs.contains(&id) && !is_kept(id);
         let crosses = consumers[id.0 as usize].iter().any(|reader| group_of.get(reader).copied() != producer);
         let is_input = matches!(tensor.origin, Origin::Input);
-        if parameter_ids.contains_key(&id) || !(crosses || (is_output && !is_input)) {
+        if held.contains_key(&id) || !(crosses || (is_output && !is_input)) {
             continue;
         }
         index_of.insert(id, TensorIndex(tensors.len() as u32));
@@ -108,7 +120,7 @@ pub fn assemble(
         let mut row = Group { name, label, operators, inputs, outputs, parameters, costs };
         for operator in &row.operators {
             for operand in graph.operator(*operator).operands() {
-                match (parameter_ids.get(&operand), index_of.get(&operand)) {
+                match (held.get(&operand), index_of.get(&operand)) {
                     (Some(parameter), _) if !row.parameters.contains(parameter) => row.parameters.push(*parameter),
                     (None, Some(index)) if producer_of(operand) != Some(id) && !row.inputs.contains(index) => {
                         row.inputs.push(*index);
@@ -128,7 +140,7 @@ pub fn assemble(
     Problem {
         groups: rows,
         tensors,
-        parameters: graph.parameters().map(size).collect(),
+        parameters: graph.parameters().map(size).chain(of_states().map(|state| size(state) + size(state))).collect(),
         devices: network.devices,
         links: network.links,
         routes: network.routes,
@@ -161,6 +173,23 @@ mod tests {
     use super::*;
     use edgecut_graph::{DType, TensorType, units::Micros};
 
+    /// One device.
+    fn network() -> Network {
+        let device =
+            Device { server: "s".into(), name: "cpu".into(), address: None, memory: None, ..Device::default() };
+        Network { devices: vec![device], links: vec![], routes: vec![None], source: DeviceId(0), sink: DeviceId(0) }
+    }
+
+    fn group(operators: &[u32]) -> CostedGroup {
+        let cost = Cost { time: Micros(1.0), ..Cost::default() };
+        CostedGroup {
+            name: "g".into(),
+            label: "g".into(),
+            operators: operators.iter().map(|o| OperatorId(*o)).collect(),
+            costs: vec![Some(cost)],
+        }
+    }
+
     fn add(graph: &mut Graph, name: &str, operands: &[TensorId]) -> TensorId {
         let operator = Operator::new(name, operands.iter().copied());
         let id = graph.add_operator(operator, &[TensorType::of(DType::F32, &[4])]);
@@ -178,25 +207,9 @@ mod tests {
         let c = add(&mut graph, "reshape", &[b]);
         let d = add(&mut graph, "add", &[c, w]);
         graph.outputs.push(d);
-        let cost = Cost { time: Micros(1.0), ..Cost::default() };
-        let group = |operators: &[u32]| CostedGroup {
-            name: "g".into(),
-            label: "g".into(),
-            operators: operators.iter().map(|o| OperatorId(*o)).collect(),
-            costs: vec![Some(cost)],
-        };
-        let device =
-            Device { server: "s".into(), name: "cpu".into(), address: None, memory: None, ..Device::default() };
-        let network = Network {
-            devices: vec![device],
-            links: vec![],
-            routes: vec![None],
-            source: DeviceId(0),
-            sink: DeviceId(0),
-        };
         let groups = vec![group(&[0, 1]), group(&[2]), group(&[3])];
         let is_view = |o: &Operator| o.name == "reshape";
-        let problem = assemble(&graph, groups, network, is_view, Objective::Latency, Targets::default());
+        let problem = assemble(&graph, &[], groups, network(), is_view, Objective::Latency, Targets::default());
         problem.check().unwrap();
         let named: Vec<TensorId> = problem.tensors.iter().map(|t| t.graph).collect();
         assert_eq!(named, [x, b, c, d], "a is internal to its group");
@@ -204,5 +217,29 @@ mod tests {
         assert_eq!(problem.groups[0].parameters, problem.groups[2].parameters);
         assert_eq!(problem.groups[1].parameters, []);
         assert_eq!(problem.parameters, [Bytes(16)]);
+    }
+    #[test]
+    fn states_are_held_where_they_are_read() {
+        let mut graph = Graph::new();
+        let input = |graph: &mut Graph, name| graph.add_tensor(name, TensorType::of(DType::F32, &[4]), Origin::Input);
+        let (x, past, h) = (input(&mut graph, "x"), input(&mut graph, "past"), input(&mut graph, "h"));
+        let present = add(&mut graph, "f", &[x, past]);
+        let y = add(&mut graph, "g", &[present, h]);
+        let next = add(&mut graph, "relu", &[y]);
+        for (id, name) in [(present, "present"), (next, "next")] {
+            graph.tensor_mut(id).name = name.into();
+        }
+        graph.outputs = vec![y, present, next];
+        let states = ["past=present", "h=next"].map(|text| text.parse().unwrap());
+        let groups = || vec![group(&[0]), group(&[1]), group(&[2])];
+        let targets = Targets::default();
+        let problem = assemble(&graph, &states, groups(), network(), |_| false, Objective::Latency, targets);
+        problem.check().unwrap();
+        assert_eq!(problem.parameters, [Bytes(32), Bytes(32)], "each twice");
+        let parameters: Vec<_> = problem.groups.iter().map(|group| &group.parameters[..]).collect();
+        assert_eq!(parameters, [&[ParameterId(0)][..], &[ParameterId(1)], &[]]);
+        // The group that reads `h` does not compute its next content.
+        let tensors: Vec<_> = problem.tensors.iter().map(|tensor| (tensor.graph, tensor.is_output)).collect();
+        assert_eq!(tensors, [(x, false), (present, false), (y, true), (next, true)]);
     }
 }

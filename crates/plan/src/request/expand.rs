@@ -6,6 +6,7 @@ use super::{
     PlanRequest,
     choice::{Choices, Halo},
     costs::Shard,
+    goal::Goal,
     instance::Instance,
     pieces::borders_first,
     ratios::{Ratios, speeds},
@@ -142,7 +143,9 @@ impl PlanRequest<'_> {
         of.resize(of.len() + last.len(), None);
         groups.extend(last.iter().map(|id| alone(id, instance.network.sink)));
         let network = instance.network.clone();
-        let mut problem = assemble(&made.graph, groups, network, is_view, self.goal.objective, self.goal.targets);
+        let states = &instance.model.states;
+        let Goal { objective, targets, .. } = self.goal;
+        let mut problem = assemble(&made.graph, states, groups, network, is_view, objective, targets);
         sliced_weights(&made.graph, &mut problem);
         packed_weights(&mut problem, &of);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));

@@ -7,7 +7,7 @@
 //! them the [`WIDTH`] that are done first.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     rc::Rc,
 };
 
@@ -76,6 +76,8 @@ pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64
 struct Table<'r, 'a> {
     instance: &'r Instance<'a>,
     devices: &'r [(DeviceId, f64)],
+    /// Inputs and outputs that stay where they are read and computed.
+    of_states: HashSet<TensorId>,
     /// By tensor: the number of the last group that reads it.
     last_read: HashMap<TensorId, usize>,
     /// By tensor: its size, if links may carry it in another format.
@@ -165,7 +167,9 @@ impl<'r, 'a> Table<'r, 'a> {
         let place = |device: DeviceId| devices.iter().position(|(d, _)| *d == device).unwrap_or_default();
         let (source, sink) = (place(instance.network.source), place(instance.network.sink));
         let activations = activations(options.graph, is_view);
-        Table { instance, devices, last_read, activations, source, sink }
+        let states = instance.model.states.iter().filter_map(|pair| options.graph.state(pair).ok());
+        let of_states = states.flat_map(|state| [state.input, state.output]).collect();
+        Table { instance, devices, of_states, last_read, activations, source, sink }
     }
 
     /// The ways to compute a group: whole on each device, and split over as many devices as possible along each axis.
@@ -299,7 +303,7 @@ impl State {
         let count = table.devices.len();
         let layout = Layout { whole: 1 << table.source, parts: Parts::Nothing };
         let held = Held { layout, ready: vec![0.0; count] };
-        let read = |tensor: &TensorId| table.last_read.contains_key(tensor);
+        let read = |tensor: &TensorId| table.last_read.contains_key(tensor) && !table.of_states.contains(tensor);
         State {
             tensors: table.instance.split_options.graph.inputs().filter(read).map(|t| (t, held.clone())).collect(),
             clocks: vec![0.0; count],
@@ -350,7 +354,7 @@ impl State {
         next.tensors.retain(|tensor, _| table.last_read.get(tensor).is_some_and(|last| *last > group));
         for (tensor, layout) in &scheme.outputs {
             let held = Held { layout: layout.clone(), ready: next.clocks.clone() };
-            if table.instance.split_options.graph.outputs.contains(tensor) {
+            if table.instance.split_options.graph.outputs.contains(tensor) && !table.of_states.contains(tensor) {
                 let (arrival, _) = next.fetch(table, *tensor, &held, table.sink, &Read::Whole)?;
                 next.results = next.results.max(arrival);
             }

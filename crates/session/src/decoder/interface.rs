@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_graph::{DType, Graph, Tensor, TensorData, TensorType};
+use edgecut_graph::{DType, Graph, StatePair, Tensor, TensorData, TensorType};
 use edgecut_ops::passes::index_ranges::ValueRange;
 use smol_str::SmolStr;
 
 use super::{
     config::{GenaiConfig, InputNames, OutputNames},
-    state::StatePair,
+    state::{state_by_name, states_of},
 };
 use crate::{Error, Model};
 
@@ -18,7 +18,6 @@ pub(crate) struct StepInterface {
     /// 1 for the tokens of the sequence up to the end of the step.
     mask: Option<Role>,
     positions: Option<Role>,
-    pub states: Vec<StatePair>,
     /// The index of the logits among the outputs that are no states.
     logits: usize,
     /// Number of tokens that there are; `None` if it is not known.
@@ -50,13 +49,12 @@ impl StepInterface {
             .map(|tensor| Role { name: tensor.name.clone(), ty: tensor.ty.clone() })
             .collect();
         let returned = output_names(graph);
-        let states = states(&inputs, &returned, &model.options.state, (&names, &outputs)).map_err(fail)?;
-        for state in &states {
-            state.tensors(graph)?;
-        }
+        let states = &model.states;
+        let by_name = |name: &SmolStr| state_by_name(name, &returned, (&names, &outputs));
         let mut of_role = BTreeMap::new();
         for input in inputs.into_iter().filter(|input| !states.iter().any(|state| state.input == input.name)) {
             if ![&names.input_ids, &names.attention_mask, &names.position_ids].contains(&&input.name) {
+                by_name(&input.name).map_or(Ok(()), |pair| graph.state(&pair).map(drop)).map_err(Error::bad_input)?;
                 let what = format!("input `{}` is no input of a decoder that is known", input.name);
                 return Err(fail(format!("{what}: if it is a state, name its output with option `state`")));
             }
@@ -80,17 +78,19 @@ impl StepInterface {
             return Err(fail(format!("input `{}` is {}: expected one for each token", positions.name, positions.ty)));
         }
         // Keys and values are [batch, heads, tokens, size].
-        let is_cache = |state: &&StatePair| !model.options.state.contains(state);
-        let caches = states.iter().filter(is_cache).filter_map(|state| state.tensors(graph).ok());
-        let rooms = caches
-            .filter_map(|(input, _)| usize::try_from(graph.tensor(input).ty.shape.fixed()?.get(2).copied()?).ok());
+        let caches = states.iter().filter(|state| by_name(&state.input).as_ref() == Some(state));
+        let room = |state: &StatePair| {
+            let sizes = graph.tensor(graph.state(state).ok()?.input).ty.shape.fixed()?;
+            usize::try_from(sizes.get(2).copied()?).ok()
+        };
+        let rooms = caches.filter_map(room);
         let context = mask.as_ref().map(sized).transpose()?.into_iter().chain(rooms).min();
         let mut others = returned.iter().filter(|name| !states.iter().any(|state| state.output == **name));
         let logits = others.position(|name| *name == outputs.logits);
         let logits = logits.ok_or_else(|| fail(format!("it has no output `{}`", outputs.logits)))?;
         let ty = graph.outputs.iter().map(|id| graph.tensor(*id)).find(|tensor| tensor.name == outputs.logits);
         let vocabulary = ty.and_then(|tensor| tensor.ty.shape.iter().last()?.get());
-        Ok(StepInterface { ids, mask, positions, states, logits, vocabulary, step, context })
+        Ok(StepInterface { ids, mask, positions, logits, vocabulary, step, context })
     }
 
     /// The inputs of a step, without the states: its `tokens`, after a number of `past` tokens.
@@ -172,7 +172,7 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
         return Err(Error::BadInput(format!("{what}: options `context` and `prompt` are of decoders").into()));
     };
     let returned = output_names(graph);
-    let is_cache = |id| StatePair::by_name(&graph.tensor(id).name, &returned, (&names, &outputs)).is_some();
+    let is_cache = |id| state_by_name(&graph.tensor(id).name, &returned, (&names, &outputs)).is_some();
     if !graph.inputs().any(is_cache) {
         return Ok(Vec::new());
     }
@@ -183,19 +183,14 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
     Ok(mask.into_iter().chain(last.map(|last| (names.position_ids.clone(), (last, last)))).collect())
 }
 
-/// The states of a model: those that are `named`, and those of inputs with the names of caches.
-fn states(
-    inputs: &[Role],
-    outputs: &[SmolStr],
-    named: &[StatePair],
-    patterns: (&InputNames, &OutputNames),
-) -> Result<Vec<StatePair>, String> {
-    if let Some(unknown) = named.iter().find(|state| !inputs.iter().any(|input| input.name == state.input)) {
-        return Err(format!("option `state={unknown}`: the model has no input `{}`", unknown.input));
-    }
-    let of = |input: &Role| {
-        let explicit = named.iter().find(|state| state.input == input.name).cloned();
-        explicit.or_else(|| StatePair::by_name(&input.name, outputs, patterns))
-    };
-    Ok(inputs.iter().filter_map(of).collect())
+/// The states of `model`.
+///
+/// # Errors
+/// If an option names what is no state of the model.
+pub(crate) fn states(model: &Model) -> Result<Vec<StatePair>, Error> {
+    let (names, outputs) = names_of(model)?;
+    states_of(model.graph(), &model.options.state, (&names, &outputs)).map_err(|error| {
+        let what = format!("{}: option `state`: {error}", model.path.display());
+        Error::BadInput(what.into())
+    })
 }

@@ -6,11 +6,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | `config` | `genai_config.json`, which ONNX Runtime's model builder writes next to a decoder |
-//! | [`state`] | pairs of an input and an output that become each other in the next step |
+//! | `state` | which inputs of a model are states |
 //! | `sizes` | a decoder's file, and the sizes of its dimensions |
 //! | `interface` | the inputs and outputs of a step, by their roles |
 
 mod config;
 pub(crate) mod interface;
 pub(crate) mod sizes;
-pub mod state;
+mod state;

@@ -1,13 +1,13 @@
 //! Contents of a model's inputs and parameters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smol_str::SmolStr;
 
 use super::given::Given;
 use crate::Error;
 use edgecut_engine::EngineError;
-use edgecut_graph::{Graph, Origin, Tensor, TensorData, TensorId, TensorType};
+use edgecut_graph::{Graph, Origin, StatePair, Tensor, TensorData, TensorId, TensorType};
 use edgecut_ops::passes::index_ranges::{ValueRange, index_ranges};
 use edgecut_relay::Params;
 use edgecut_values::{SeedError, seeded, seeded_within};
@@ -20,6 +20,8 @@ pub struct Contents<'a> {
     params: &'a Params,
     /// The ranges of generated contents, by name.
     ranges: BTreeMap<SmolStr, ValueRange>,
+    /// Inputs that are states at the beginning of a sequence, which are zeros.
+    states: BTreeSet<SmolStr>,
 }
 
 impl<'a> Contents<'a> {
@@ -45,7 +47,7 @@ impl<'a> Contents<'a> {
             }
         }
         given.check()?;
-        Ok(Contents { graph, given, params, ranges: BTreeMap::new() })
+        Ok(Contents { graph, given, params, ranges: BTreeMap::new(), states: BTreeSet::new() })
     }
 
     /// The same contents, with generated indices and lengths that are valid in `whole`, the model that the graph was
@@ -60,6 +62,19 @@ impl<'a> Contents<'a> {
     pub(super) fn within(mut self, ranges: &[(SmolStr, ValueRange)]) -> Contents<'a> {
         self.ranges.extend(ranges.iter().cloned());
         self
+    }
+
+    /// The same contents at the beginning of a sequence of `states`, whose inputs are zeros.
+    ///
+    /// # Errors
+    /// If a content of one is given.
+    pub(crate) fn beginning(mut self, states: &[StatePair]) -> Result<Contents<'a>, Error> {
+        if let Some(state) = states.iter().find(|state| self.find(&state.input).is_some()) {
+            let what = format!("the input `{}` is a state of the plan: it stays on the agents", state.input);
+            return Err(Error::BadInput(format!("{what}, and is zeros at the beginning: do not give it").into()));
+        }
+        self.states = states.iter().map(|state| state.input.clone()).collect();
+        Ok(self)
     }
 
     /// The content of one tensor.
@@ -80,6 +95,11 @@ impl<'a> Contents<'a> {
     }
 
     fn generated(&self, tensor: &Tensor) -> Result<TensorData, SeedError> {
+        if self.states.contains(&tensor.name)
+            && let Some(zeros) = TensorData::zeros(&tensor.ty)
+        {
+            return Ok(zeros);
+        }
         match self.ranges.get(&tensor.name) {
             Some(range) => seeded_within(&tensor.name, &tensor.ty, *range),
             None => seeded(&tensor.name, &tensor.ty),

@@ -38,6 +38,7 @@ use crate::{
     file_kind::{self as kind, FileKind},
     input as file,
 };
+pub use edgecut_graph::StatePair;
 pub use edgecut_ops::passes::bindings::{BindSizes, Binding};
 use edgecut_ops::passes::index_ranges::ValueRange;
 pub use edgecut_relay::TypeChecks;
@@ -65,6 +66,8 @@ pub struct Model {
     pub notices: Vec<String>,
     /// The options that the model was read with.
     pub options: ModelOptions,
+    /// Its states: those of [`ModelOptions::state`], and caches of a fixed size.
+    pub states: Vec<StatePair>,
     /// The values of inputs that are generated, by name, in addition to those that operators accept.
     ranges: Vec<(SmolStr, ValueRange)>,
 }
@@ -185,6 +188,7 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     let read = if is_onnx { source.read_onnx(bytes, params) } else { source.read_relay(&bytes, params) };
     source.given.check_read()?;
     let mut model = read?;
+    model.states = decoder::interface::states(&model)?;
     model.ranges = decoder::interface::generated_ranges(&model)?;
     if !model.given.is_empty() {
         model.contents(&model.import.graph)?;
@@ -243,6 +247,7 @@ impl Source<'_> {
             guessed,
             notices,
             options: self.options.clone(),
+            states: Vec::new(),
             ranges: Vec::new(),
         })
     }
@@ -281,6 +286,7 @@ impl Source<'_> {
             guessed: Vec::new(),
             notices: Vec::new(),
             options: self.options.clone(),
+            states: Vec::new(),
             ranges: Vec::new(),
         })
     }

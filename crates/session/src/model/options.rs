@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use edgecut_graph::StatePair;
 use edgecut_onnx::Defaults;
 use edgecut_onnx::UnknownDim;
 use edgecut_ops::passes::bindings::{BindSizes, Binding, bindings};
@@ -11,7 +12,7 @@ use edgecut_relay::{ExternalCalls, ParseMode};
 use serde::Deserialize;
 
 use super::name_pattern::NamePattern;
-use crate::{Error, decoder::state::StatePair, input::resolve, option_values};
+use crate::{Error, input::resolve, option_values};
 
 /// Options for reading a model.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -71,6 +72,9 @@ impl ModelOptions {
         }
         if options.seed_parameters.is_empty() {
             options.seed_parameters = model.seed_parameters.iter().filter_map(|text| text.parse().ok()).collect();
+        }
+        if options.state.is_empty() {
+            options.state.clone_from(&model.states);
         }
         options.inputs = options.inputs.or_else(|| model.inputs.as_deref().map(|inputs| resolve(plan, inputs)));
         options

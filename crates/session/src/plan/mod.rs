@@ -38,5 +38,6 @@ fn model_ref(model: &Model) -> Result<ModelRef, Error> {
         bind_dims: options.binding()?.dims().to_vec(),
         seed_parameters: options.seed_parameters.iter().map(ToString::to_string).collect(),
         inputs: inputs.map(|inputs| inputs.display().to_string()),
+        states: model.states.clone(),
     })
 }

@@ -159,6 +159,7 @@ impl RecordedModel {
                 bind_dims: options.binding()?.dims().to_vec(),
                 seed_parameters: options.seed_parameters.iter().map(ToString::to_string).collect(),
                 inputs: None,
+                states: Vec::new(),
             }),
         }
     }

@@ -18,7 +18,7 @@ use edgecut_agent::{
         },
     },
 };
-use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId, TensorType};
+use edgecut_graph::{Graph, OperatorId, Origin, StateError, StateTensors, TensorData, TensorId, TensorType};
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
     activation::Activation,
@@ -33,6 +33,8 @@ pub enum DeployError {
     NoServer(String),
     #[error("the plan sends {tensor} as {format}, which takes a float32 tensor: it is {ty}")]
     Format { tensor: String, ty: TensorType, format: TransferFormat },
+    #[error(transparent)]
+    States(#[from] StateError),
     #[error(transparent)]
     Stages(#[from] StageError),
     #[error(transparent)]
@@ -52,8 +54,6 @@ pub struct DeployOptions {
     pub enforced: EnforcedLimit,
     /// Of which inferences the outputs are sent.
     pub reported: ReportedOutputs,
-    /// Inputs of the model and the outputs that they are in the next inference. They stay where they are read.
-    pub states: Vec<(TensorId, TensorId)>,
 }
 
 impl DeployOptions {
@@ -67,7 +67,6 @@ impl DeployOptions {
             streamed: given.keys().cloned().collect(),
             enforced: EnforcedLimit::Plan,
             reported: ReportedOutputs::First,
-            states: Vec::new(),
         }
     }
 }
@@ -89,9 +88,10 @@ pub fn deploy(
         let own = cut.iter().filter(|stage| stage.device == device);
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
-    let is_operand = |id: &TensorId| options.states.iter().any(|(operand, _)| id == operand);
-    let is_result = |id: &TensorId| options.states.iter().any(|(_, result)| id == result);
-    let states = values.states(graph, &options.states);
+    let states = graph.states(&plan.model.states)?;
+    let is_operand = |id: &TensorId| states.iter().any(|state| state.input == *id);
+    let is_result = |id: &TensorId| states.iter().any(|state| state.output == *id);
+    let kept = values.states(graph, &states);
     let inputs: Vec<TensorId> = graph
         .inputs()
         .filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_operand(t))
@@ -134,7 +134,7 @@ pub fn deploy(
             peers: Vec::new(),
             senders: Vec::new(),
             values: values.list.clone(),
-            states: states.iter().filter(|state| operands.contains(&state.operand)).copied().collect(),
+            states: kept.iter().filter(|state| operands.contains(&state.operand)).copied().collect(),
             partitions,
             sends: Vec::new(),
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
@@ -195,14 +195,14 @@ struct Values {
 
 impl Values {
     /// Those of `pairs` whose input some stage reads.
-    fn states(&mut self, graph: &Graph, pairs: &[(TensorId, TensorId)]) -> Vec<State> {
-        let mut states = Vec::new();
-        for (operand, result) in pairs {
-            if let Some(&operand) = self.ids.get(operand) {
-                states.push(State { operand, result: self.id(graph, *result) });
+    fn states(&mut self, graph: &Graph, states: &[StateTensors]) -> Vec<State> {
+        let mut kept = Vec::new();
+        for StateTensors { input, output } in states {
+            if let Some(&operand) = self.ids.get(input) {
+                kept.push(State { operand, result: self.id(graph, *output) });
             }
         }
-        states
+        kept
     }
 
     fn id(&mut self, graph: &Graph, tensor: TensorId) -> ValueId {

@@ -15,9 +15,7 @@ use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, TensorData, TensorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 
-use crate::{
-    Error, Model, Site, cluster::connect_all, decoder::state::StatePair, model::contents::engine_error, outputs::only,
-};
+use crate::{Error, Model, Site, cluster::connect_all, model::contents::engine_error, outputs::only};
 
 /// A plan that is loaded on its agents. Dropping it unloads the plan.
 pub struct Deployed<'a> {
@@ -36,25 +34,14 @@ impl Site {
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
-        self.deploy_with(model, plan, &[])
-    }
-
-    /// Like [`Site::deploy`]. The inputs and outputs of `states` stay on the agents.
-    pub(super) fn deploy_with<'a>(
-        &'a self,
-        model: &'a Model,
-        plan: &Plan,
-        states: &[StatePair],
-    ) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let split = divided(model.graph(), &plan.splits).map_err(Error::bad_input)?;
         let graph = apply_schedules(&split, &plan.schedules).map_err(Error::bad_input)?.graph;
-        let contents = model.contents(&graph)?;
+        let contents = model.contents(&graph)?.beginning(&plan.model.states)?;
         let given = contents.given();
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
-            states: states.iter().map(|state| state.tensors(&graph)).collect::<Result<_, _>>()?,
             ..DeployOptions::new(1, &given)
         };
         let deployment = deploy::deploy(&graph, plan, &self.cluster, &options).map_err(|error| match error {

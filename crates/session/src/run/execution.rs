@@ -208,9 +208,9 @@ impl<'a> Execution<'a> {
         each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
     ) -> Result<Option<Interruption>, Error> {
         let (events, runtime) = (&self.site.events, &self.site.runtime);
-        let contents = model.contents(&self.graph)?;
+        let contents = model.contents(&self.graph)?.beginning(&self.plan.model.states)?;
         let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
-        let is_stream = self.options.throughput;
+        let is_stream = self.options.throughput && self.plan.model.states.is_empty();
         let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
         loop {
             let attempt = match runtime.block_on(events.until_unwanted(self.attempt(&contents, in_flight))) {
@@ -319,10 +319,15 @@ impl<'a> Execution<'a> {
     /// model.
     fn reference(&self, model: &Model) -> Result<Option<Vec<TensorData>>, Error> {
         let whole = &model.import.graph;
+        let contents = model.contents(whole)?.beginning(&self.plan.model.states)?;
         let watch = RunWatch::start(&self.site.events);
         watch.tell("computing the model on this machine, to compare the outputs");
-        match on_this_machine(whole, &model.contents(whole)?, &reference_engines(self.site, self.plan)) {
-            Ok(outputs) => Ok(Some(outputs)),
+        match on_this_machine(whole, &contents, &reference_engines(self.site, self.plan)) {
+            Ok(outputs) => {
+                let is_state = |id| self.plan.model.states.iter().any(|state| state.output == whole.tensor(id).name);
+                let returned = whole.outputs.iter().zip(outputs).filter(|(id, _)| !is_state(**id));
+                Ok(Some(returned.map(|(_, output)| output).collect()))
+            }
             Err(error @ EngineError::Unsupported(_)) => {
                 self.site.events.notice(format_args!(
                     "the outputs were not checked, as no engine of this machine computes the model: {error}"
@@ -349,7 +354,11 @@ impl<'a> Execution<'a> {
         }
         each(measured)?;
         if self.options.throughput && in_flight == 1 {
-            events.notice("throughput was not measured: the memory limits leave room for one input at a time");
+            let why = match self.plan.model.states.is_empty() {
+                true => "the memory limits leave room for one input at a time",
+                false => "each input continues with the states that the one before left",
+            };
+            events.notice(format_args!("throughput was not measured: {why}"));
         }
         match difference {
             Some(difference) if !self.plan.transfer.is_exact() && difference.is_finite() => Ok(()),

@@ -110,7 +110,7 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
-    let mut steps = LocalSteps::load(&model, &interfaces.decode.states, engine.as_ref())?;
+    let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     if prefill != 1 {
         let of_prompt = Model::open(path, &with_step(prefill))?;
         let interface = StepInterface::of(&of_prompt)?;
@@ -145,10 +145,14 @@ impl Site {
         let events = &self.events;
         let interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
         interfaces.check(options)?;
+        if plan.model.states != model.states {
+            let what = "the plan does not keep the states of the model on its agents: make it again";
+            return Err(Error::BadInput(what.into()));
+        }
         let mut deployed = {
             let watch = RunWatch::start(events);
             watch.tell("loading the plan");
-            self.deploy_with(model, plan, &interfaces.decode.states)?
+            self.deploy(model, plan)?
         };
         let mut generation = {
             let watch = RunWatch::start(events);
@@ -165,7 +169,7 @@ impl Site {
         let engines = reference_engines(self, plan);
         let load = |engine: &EngineOptions| {
             let engine = engine.start(1).map_err(Error::failed)?;
-            LocalSteps::load(model, &interfaces.decode.states, engine.as_ref())
+            LocalSteps::load(model, engine.as_ref())
         };
         let loaded = engines.iter().map(load).reduce(|one, other| one.or(other));
         let mut steps = match loaded {

@@ -7,7 +7,7 @@ use edgecut_graph::{Graph, TensorData, TensorId};
 use smol_str::SmolStr;
 
 use super::deployed::Deployed;
-use crate::{Error, Model, decoder::state::StatePair, model::contents::engine_error};
+use crate::{Error, Model, model::contents::engine_error};
 
 /// Which step is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,21 +63,21 @@ enum Operand {
 }
 
 impl LocalSteps {
-    /// Loads `model`, whose steps have one token, with its `states`.
+    /// Loads `model`, whose steps have one token.
     ///
     /// # Errors
     /// If sizes are not known, or the engine does not compute the model.
-    pub fn load(model: &Model, states: &[StatePair], engine: &dyn Engine) -> Result<LocalSteps, Error> {
+    pub fn load(model: &Model, engine: &dyn Engine) -> Result<LocalSteps, Error> {
         model.check_sizes()?;
         model.check_memory()?;
         let graph = model.graph();
-        let pairs = states.iter().map(|state| state.tensors(graph)).collect::<Result<Vec<_>, _>>()?;
+        let states = graph.states(&model.states).map_err(Error::bad_input)?;
         let contents = model.contents(graph)?;
         let decode = engine.load(graph, &|id| contents.of(id)).map_err(engine_error)?;
         let operands: Vec<_> = graph.inputs().collect();
         let operand = |id: &TensorId| {
             let tensor = graph.tensor(*id);
-            if !pairs.iter().any(|(input, _)| input == id) {
+            if !states.iter().any(|state| state.input == *id) {
                 return Ok(Operand::Given(tensor.name.clone()));
             }
             let zeros = TensorData::zeros(&tensor.ty);
@@ -86,8 +86,8 @@ impl LocalSteps {
         };
         let inputs = operands.iter().map(operand).collect::<Result<_, Error>>()?;
         let next = |output: &TensorId| {
-            let (input, _) = pairs.iter().find(|(_, of)| of == output)?;
-            operands.iter().position(|id| id == input)
+            let state = states.iter().find(|state| state.output == *output)?;
+            operands.iter().position(|id| *id == state.input)
         };
         Ok(LocalSteps {
             decode,
@@ -128,14 +128,15 @@ impl Steps for LocalSteps {
         inputs: &BTreeMap<&str, TensorData>,
         continues: bool,
     ) -> Result<Vec<TensorData>, Error> {
-        let operand = |operand: &Operand| match operand {
+        let operand = |operand: &mut Operand| match operand {
             Operand::Given(name) => {
                 inputs.get(name.as_str()).cloned().ok_or_else(|| Error::Failed(format!("{name} is not given").into()))
             }
-            Operand::State { left, .. } if continues => Ok(left.clone()),
+            // Without another reference, the engine may write the next content in its place.
+            Operand::State { zeros, left } if continues => Ok(std::mem::replace(left, zeros.clone())),
             Operand::State { zeros, .. } => Ok(zeros.clone()),
         };
-        let operands = self.inputs.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+        let operands = self.inputs.iter_mut().map(operand).collect::<Result<Vec<_>, _>>()?;
         let executable = match (phase, &mut self.prefill) {
             (Phase::Prefill, Some(prefill)) => prefill,
             _ => &mut self.decode,

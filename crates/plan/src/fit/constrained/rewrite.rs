@@ -55,7 +55,8 @@ pub(super) fn rewritten(
         ..CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost)
     };
     let groups = units.iter().map(group).collect();
-    let mut problem = assemble(&written.graph, groups, instance.network.clone(), is_view, goal.objective, goal.targets);
+    let (states, network) = (&instance.model.states, instance.network.clone());
+    let mut problem = assemble(&written.graph, states, groups, network, is_view, goal.objective, goal.targets);
     // Of weights that a shard slices only the slice counts: the problem before knows.
     let old = &expanded.problem;
     problem.parameters.clone_from(&old.parameters);

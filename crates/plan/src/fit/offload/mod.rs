@@ -84,7 +84,7 @@ pub fn offload(scheduled: &UnrolledGraph, costs: &[Cost], devices: &OffloadDevic
     let homes: Vec<DeviceId> = groups.iter().map(|(device, _)| *device).collect();
     let groups = groups.into_iter().map(|(_, group)| group).collect();
     let network = devices.network.clone();
-    let problem = assemble(&graph, groups, network, is_view, Objective::Latency, Targets::default());
+    let problem = assemble(&graph, &[], groups, network, is_view, Objective::Latency, Targets::default());
     problem.check()?;
     let order: Vec<GroupId> = problem.group_ids().collect();
     let solution = judge(&problem, Placement::new(&homes, &order))?;
