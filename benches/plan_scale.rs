@@ -161,6 +161,7 @@ fn synthetic(groups: usize, devices: usize) -> Problem {
         last.is_output = true;
     }
     Problem {
+        states: vec![],
         groups: rows,
         tensors,
         parameters: Vec::new(),

@@ -56,7 +56,7 @@ impl Engine for ReluEngine {
 }
 
 impl Executable for Relu {
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
         let input = &inputs[0];
         let relu = |four: &[u8]| four.try_into().map_or(0.0, f32::from_le_bytes).max(0.0).to_le_bytes();
         let (bytes, wall, cpu) =
@@ -72,7 +72,7 @@ impl Executable for Relu {
         inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError> {
-        let (outputs, sample) = self.run_measured(&inputs)?;
+        let (outputs, sample) = self.run_measured(inputs)?;
         each(0, sample);
         Ok(outputs)
     }

@@ -61,7 +61,7 @@ fn states_stay_on_the_agents_of_a_plan() {
     assert!(!sent.is_empty() && !sent.iter().any(|name| name.contains("past") || name.contains("present")), "{sent:?}");
     // Two caches of 4096 bytes on each, each with its next content.
     for device in plan["devices"].as_array().unwrap() {
-        assert!(device["memory"]["parameter_bytes"].as_u64().unwrap() >= 4 * 4096, "{device}");
+        assert_eq!(device["memory"]["state_bytes"], 4 * 4096, "{device}");
     }
     // A run is the first step of a sequence, whose logits are compared with those of one device.
     let runs = json(folder.path(), "run plan.json --repeat 3 --throughput");

@@ -121,6 +121,7 @@ pub fn exact_problem(seed: u64, groups: usize, devices: usize) -> Problem {
         ..Device::default()
     };
     let mut problem = Problem {
+        states: vec![],
         groups: list,
         tensors,
         parameters,

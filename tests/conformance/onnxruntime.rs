@@ -185,16 +185,14 @@ fn caches_are_written_in_place() -> Result<(), String> {
     let mut loaded =
         engine()?.load(&graph, &|id| Err(edgecut::engine::EngineError::Other(format!("{id:?}")))).map_err(text)?;
     // The logits of three steps, and how many caches of the last two were written in place. What is `held` is read later.
-    let mut steps = |held: bool| -> Result<(Vec<TensorData>, usize), String> {
+    let mut steps = |held: usize| -> Result<(Vec<TensorData>, usize), String> {
         let (mut logits, mut kept, mut in_place) = (Vec::new(), Vec::new(), 0);
         let mut outputs = loaded.run_stepwise(step(0, &mut std::iter::empty()), &mut |_| {}).map_err(text)?;
         for past in 1..3 {
             logits.push(outputs.remove(0));
             let address = |data: &TensorData| data.bytes().as_ptr();
             let before: Vec<*const u8> = outputs.iter().map(address).collect();
-            if held {
-                kept.extend(outputs.iter().map(|data| (data.clone(), data.bytes().to_vec())));
-            }
+            kept.extend(outputs.iter().take(held).map(|data| (data.clone(), data.bytes().to_vec())));
             outputs = loaded.run_stepwise(step(past, &mut outputs.into_iter()), &mut |_| {}).map_err(text)?;
             in_place += outputs[1..].iter().zip(before).filter(|(data, before)| address(data) == *before).count();
         }
@@ -204,9 +202,14 @@ fn caches_are_written_in_place() -> Result<(), String> {
         logits.push(outputs.remove(0));
         Ok((logits, in_place))
     };
-    let (alone, in_place) = steps(false)?;
-    let (shared, copied) = steps(true)?;
-    near(&alone, &shared)?;
-    // Two layers with keys and values, in two steps.
-    if (in_place, copied) == (8, 0) { Ok(()) } else { Err(format!("{in_place} in place, and {copied} of those held")) }
+    // Two layers with keys and values, in two steps. A kernel writes both of a layer in place or none.
+    let (alone, first) = steps(0)?;
+    for (held, in_place) in [(4, 0), (1, 4), (0, 8)] {
+        let (logits, found) = steps(held)?;
+        near(&alone, &logits)?;
+        if (first, found) != (8, in_place) {
+            return Err(format!("{found} caches are written in place where {held} are held, {first} without"));
+        }
+    }
+    Ok(())
 }

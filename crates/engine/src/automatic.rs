@@ -98,7 +98,7 @@ impl AutomaticExecutable {
             let mut failed = Vec::new();
             for trial in 0..=TRIALS {
                 for ((_, candidate), best) in self.candidates.iter_mut().zip(&mut best) {
-                    match candidate.run_measured(inputs) {
+                    match candidate.run_measured(inputs.to_vec()) {
                         Ok((_, sample)) if trial > 0 => *best = best.min(sample.wall.0),
                         Ok(_) => {}
                         Err(error) => failed.push(error),
@@ -120,8 +120,8 @@ impl AutomaticExecutable {
 }
 
 impl Executable for AutomaticExecutable {
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        self.chosen(inputs)?.run_measured(inputs)
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        self.chosen(&inputs)?.run_measured(inputs)
     }
 
     fn run_in_steps(
@@ -138,6 +138,13 @@ impl Executable for AutomaticExecutable {
         each: &mut dyn FnMut(usize),
     ) -> Result<Vec<TensorData>, EngineError> {
         self.chosen(&inputs)?.run_stepwise(inputs, each)
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        match &self.candidates[..] {
+            [(_, chosen)] => chosen.in_place(),
+            _ => &[],
+        }
     }
 
     fn step_shares(&self) -> Option<&[f64]> {

@@ -146,7 +146,7 @@ impl Executable for DilatedExecutable {
         self.inner.run(inputs)
     }
 
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
         let (outputs, sample) = self.inner.run_measured(inputs)?;
         Ok((outputs, self.dilation.apply(sample, self.threads)))
     }
@@ -182,6 +182,10 @@ impl Executable for DilatedExecutable {
 
     fn warm_up_runs(&self) -> u64 {
         if self.learned.is_complete() { 1 } else { LEARNING_RUNS as u64 }
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        self.inner.in_place()
     }
 
     fn step_shares(&self) -> Option<&[f64]> {
@@ -361,7 +365,7 @@ mod tests {
         let mut dilated = engine.load_steps(&graph, &steps, &|_| Ok(floats())).unwrap();
         let outputs = plain.run(&[floats()]).unwrap();
         assert_eq!(dilated.run(&[floats()]).unwrap(), outputs);
-        let (made, sample) = dilated.run_measured(&[floats()]).unwrap();
+        let (made, sample) = dilated.run_measured(vec![floats()]).unwrap();
         assert_eq!(made, outputs);
         assert!(sample.wall >= sample.cpu, "{sample:?}");
 

@@ -61,15 +61,16 @@ pub type ParameterSource<'a> = dyn Fn(TensorId) -> Result<TensorData, EngineErro
 pub trait Executable: Send {
     /// Runs once. `inputs` in the order of [`Graph::inputs`], results in the order of [`Graph::outputs`].
     fn run(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, EngineError> {
-        Ok(self.run_measured(inputs)?.0)
+        Ok(self.run_measured(inputs.to_vec())?.0)
     }
 
     /// Runs once and measures the computation, without the conversion of inputs and results.
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError>;
+    ///
+    /// Takes the inputs by value, as do the methods below: those without other references are freed before the first step, or
+    /// written [in place](Executable::in_place).
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError>;
 
     /// Runs once, measures every step in context, and passes its index and sample to `each`.
-    ///
-    /// Takes the inputs by value, so that those without other references are freed before the first step.
     fn run_in_steps(
         &mut self,
         inputs: Vec<TensorData>,
@@ -83,6 +84,24 @@ pub trait Executable: Send {
         each: &mut dyn FnMut(usize),
     ) -> Result<Vec<TensorData>, EngineError> {
         self.run_in_steps(inputs, &mut |index, _| each(index))
+    }
+
+    /// Pairs of an input and an output, by index. A run may write the output over the input if the input is what the previous
+    /// run returned as this output, and the run holds the only reference to it.
+    fn in_place(&self) -> &[(usize, usize)] {
+        &[]
+    }
+
+    /// The inputs of a run that continues where the one before ended, which returned `outputs`: `given`, but those
+    /// [in place](Executable::in_place) as that run left them.
+    fn next_inputs(&self, given: &[TensorData], mut outputs: Vec<TensorData>) -> Vec<TensorData> {
+        let mut inputs = given.to_vec();
+        for (input, output) in self.in_place() {
+            if let (Some(input), Some(output)) = (inputs.get_mut(*input), outputs.get_mut(*output)) {
+                std::mem::swap(input, output);
+            }
+        }
+        inputs
     }
 
     /// How many runs must come before those whose time counts.

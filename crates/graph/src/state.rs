@@ -1,4 +1,4 @@
-//! States: pairs of an input and an output of a model that become each other in the next step.
+//! States: outputs of a model that are inputs of the next step.
 
 use std::{fmt, str::FromStr};
 

@@ -99,6 +99,10 @@ fn rate(text: &str) -> Option<f64> {
 impl Bytes {
     pub const ZERO: Bytes = Bytes(0);
 
+    pub fn is_zero(&self) -> bool {
+        *self == Bytes::ZERO
+    }
+
     /// Parses a size with a mandatory unit, so that `8` is not taken for 8 bytes where 8 MiB is meant.
     ///
     /// # Errors

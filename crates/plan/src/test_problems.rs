@@ -42,6 +42,7 @@ pub(crate) fn hand_made(groups: &[(&[u32], f64)]) -> Problem {
         groups: (0u32..).zip(groups).map(group).collect(),
         tensors: (0..=groups.len() as u32).map(tensor).collect(),
         parameters: Vec::new(),
+        states: Vec::new(),
         devices: (0..2).map(device).collect(),
         links: vec![link("0->1", 10.0, 0.1), link("1->0", 10.0, 0.1)],
         routes: vec![None, Some(LinkId(0)), Some(LinkId(1)), None],

@@ -138,11 +138,11 @@ pub fn in_situ(
     let mut model = target.engine.load_steps(target.graph, &groups, target.parameter)?;
     let threads = target.engine.threads();
     let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, target.engine.quota())).collect();
-    model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
+    let mut outputs = model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
     let mut left: Vec<usize> = (0..groups.len()).collect();
     while !left.is_empty() && !(target.is_cancelled)() {
-        model.run_in_steps(target.inputs.to_vec(), &mut |index, sample| {
+        outputs = model.run_in_steps(model.next_inputs(target.inputs, outputs), &mut |index, sample| {
             if let Some(samples) = samples.get_mut(index) {
                 samples.add(sample, threads);
             }
@@ -191,9 +191,9 @@ impl ProfileTarget<'_> {
     ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
         let share = until.saturating_duration_since(Instant::now());
         let sampled_until = until - energy.map_or(Duration::ZERO, |energy| energy.time(share));
-        let (mut outputs, _) = model.run_measured(inputs)?;
+        let (mut outputs, _) = model.run_measured(inputs.to_vec())?;
         if Instant::now() < sampled_until {
-            (outputs, _) = model.run_measured(inputs)?;
+            (outputs, _) = model.run_measured(model.next_inputs(inputs, outputs))?;
         }
         let threads = self.engine.threads();
         let mut samples = Samples::new(threads, self.engine.quota());
@@ -201,7 +201,7 @@ impl ProfileTarget<'_> {
             if let Some(cache_flush) = cache_flush {
                 cache_flush.flush();
             }
-            let (made, sample) = model.run_measured(inputs)?;
+            let (made, sample) = model.run_measured(model.next_inputs(inputs, outputs))?;
             outputs = made;
             samples.add(sample, threads);
         }

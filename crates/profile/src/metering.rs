@@ -96,9 +96,9 @@ impl<'a> ItemEnergy<'a> {
         let meter = &self.device.meter;
         let (least, most) = (meter.shortest(), TIMES * meter.shortest());
         let found = power(meter, || {
-            let (start, mut runs) = (Instant::now(), 0);
+            let (start, mut runs, mut outputs) = (Instant::now(), 0, Vec::new());
             loop {
-                model.run(inputs)?;
+                (outputs, _) = model.run_measured(model.next_inputs(inputs, outputs))?;
                 runs += 1;
                 let (now, elapsed) = (Instant::now(), start.elapsed());
                 if elapsed >= most || (elapsed >= least && now >= until) || is_cancelled() {

@@ -327,7 +327,7 @@ fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {
         found.push(MemoryUse {
             device: device_name(plan, index),
             limit_bytes: device.memory_limit_bytes,
-            predicted_parameter_bytes: device.memory.parameter_bytes,
+            predicted_parameter_bytes: device.memory.parameter_bytes - device.memory.state_bytes,
             parameter_bytes: measured.parameters,
             predicted_load_bytes: device.memory.load_bytes,
             predicted_arena_bytes: device.memory.arena_bytes,

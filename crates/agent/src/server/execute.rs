@@ -126,8 +126,8 @@ pub(super) fn execute(
     limit: Bytes,
 ) -> Result<(), HostError> {
     let part = &session.setup.partitions[partition];
-    // Every inference of a run has the same inputs, so that memory is measured once: measuring takes as long as a small
-    // step.
+    // Inferences of a run take the same memory, or less where states are written in place, so that it is measured once:
+    // measuring takes as long as a small step.
     let mut measured: Vec<Option<StageSample>> = stages.iter().map(|_| None).collect();
     while let Some(StageTask { stage: scheduled, operands }) = session.wait_for_stage(partition) {
         let (stage, executable) = (&part.stages[scheduled.index], &mut stages[scheduled.index]);

@@ -87,7 +87,7 @@ impl Executable for LoggedExecutable {
         self.inner.run(inputs)
     }
 
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
         let _work = self.log.begin(&self.whole);
         self.inner.run_measured(inputs)
     }
@@ -120,6 +120,10 @@ impl Executable for LoggedExecutable {
 
     fn warm_up_runs(&self) -> u64 {
         self.inner.warm_up_runs()
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        self.inner.in_place()
     }
 
     fn step_shares(&self) -> Option<&[f64]> {

@@ -127,10 +127,10 @@ impl GpuSteps {
 }
 
 impl Executable for GpuSteps {
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
         let context = Arc::clone(&self.context);
         let _exclusive = context.lock();
-        let mut tensors = self.upload(inputs)?;
+        let mut tensors = self.upload(&inputs)?;
         let (done, sample) = context
             .measured(&mut tensors, |tensors| self.steps.iter().try_for_each(|step| step.run(&context, tensors)))?;
         done?;

@@ -61,7 +61,7 @@ fn memory_of_runs_and_steps_is_counted() {
     let mut whole = engine.load(&graph, &content).unwrap();
     assert_eq!(whole.parameter_bytes(), Bytes(4096), "one copy of the weight");
     assert!(whole.loading_bytes() >= Bytes(4096), "{}", whole.loading_bytes());
-    let (_, sample) = whole.run_measured(std::slice::from_ref(&x)).unwrap();
+    let (_, sample) = whole.run_measured(vec![x.clone()]).unwrap();
     // One operand and one result at a time: an operand is freed before the next result is allocated.
     assert_eq!((sample.peak, sample.workspace), (Bytes(8192), Bytes::ZERO), "{sample:?}");
     assert!(sample.kernels.is_some());

@@ -10,7 +10,7 @@ use edgecut_graph::{
     Graph, OperatorId, Origin, Part, TensorData, TensorId,
     units::{Bytes, Micros},
 };
-use edgecut_onnx::in_place;
+use edgecut_onnx as onnx;
 use tempfile::TempDir;
 
 use super::{
@@ -52,9 +52,11 @@ pub(super) struct OrtSteps {
     outputs: Vec<NamedTensor>,
     /// By tensor of the graph: its name and type, for what the embedded engine exchanges.
     constant_outputs: Vec<(TensorId, Arc<OrtTensor>)>,
-    /// By input: the output that a kernel may write into its storage.
-    in_place: HashMap<TensorId, TensorId>,
-    /// By input of `in_place`: that output of the last run. As the next run's input it is no view, and is overwritten.
+    /// By kernel: the inputs whose storage it may overwrite, all or none, with the outputs.
+    in_place: Vec<Vec<(TensorId, TensorId)>>,
+    /// All of them by number.
+    numbers_in_place: Vec<(usize, usize)>,
+    /// By input of `in_place`: that output of the last run, which is ONNX Runtime's own tensor and can be overwritten.
     left: HashMap<TensorId, Weak<OrtTensor>>,
     fallbacks: Vec<Fallback>,
     parameter_bytes: Bytes,
@@ -103,6 +105,7 @@ impl OrtSteps {
         let groups = groups.unwrap_or(&whole);
         let named = |id: TensorId| NamedTensor::new(graph, id);
         let held = programs.iter().map(|program| program.computed.held()).sum();
+        let in_place = inputs_in_place(graph);
         let mut loaded = OrtSteps {
             context,
             programs,
@@ -110,7 +113,8 @@ impl OrtSteps {
             inputs: graph.inputs().map(named).collect(),
             outputs: graph.outputs.iter().map(|id| named(*id)).collect(),
             constant_outputs,
-            in_place: inputs_in_place(graph),
+            numbers_in_place: numbered(graph, &in_place),
+            in_place,
             left: HashMap::new(),
             fallbacks,
             parameter_bytes: held,
@@ -146,13 +150,21 @@ impl OrtSteps {
         let exclusive = context.lock();
         let table = self.table(inputs.to_vec())?;
         let mut embedded: HashMap<OperatorId, f64> = HashMap::new();
+        let mut left: HashMap<TensorId, Arc<OrtTensor>> = HashMap::new();
         let (mut runs, mut begin) = (0, Instant::now());
         while runs < WARM_UP + PROFILE_RUNS || (begin.elapsed() < PROFILE_TIME && runs < WARM_UP + MAX_PROFILE_RUNS) {
             if runs == WARM_UP {
                 embedded.clear();
                 begin = Instant::now();
             }
-            self.run_programs(&mut table.clone(), Some(&mut embedded))?;
+            let mut tensors = table.clone();
+            for (input, left) in left.drain() {
+                tensors[input.0 as usize] = Some(left);
+            }
+            self.run_programs(&mut tensors, Some(&mut embedded))?;
+            let pairs = self.in_place.iter().flatten();
+            let results = pairs.filter_map(|(input, output)| Some((*input, tensors[output.0 as usize].take()?)));
+            left.extend(results);
             runs += 1;
         }
         drop(exclusive);
@@ -171,18 +183,21 @@ impl OrtSteps {
         Ok(())
     }
 
-    /// A table with the inputs and the constant outputs. An input that the last run left is owned by it.
-    fn table(&self, inputs: Vec<TensorData>) -> Result<TensorTable, EngineError> {
+    /// A table with the inputs and the constant outputs. An input that the last run left is that tensor, not a view of it.
+    fn table(&mut self, inputs: Vec<TensorData>) -> Result<TensorTable, EngineError> {
         if inputs.len() != self.inputs.len() {
             let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(EngineError::Other(what));
         }
+        // No other reference may remain to what a kernel overwrites, not even a weak one.
+        let left = std::mem::take(&mut self.left);
         let mut table = vec![None; self.tensors];
         for (id, content) in &self.constant_outputs {
             table[id.0 as usize] = Some(Arc::clone(content));
         }
         for (input, data) in self.inputs.iter().zip(inputs) {
-            let left = self.left.get(&input.id).and_then(Weak::upgrade).filter(|left| left.is_content_of(&data));
+            let left = left.get(&input.id).and_then(Weak::upgrade);
+            let left = left.filter(|left| left.is_content_of(&data) && data.is_of(&input.ty));
             let tensor = match left {
                 Some(left) => left,
                 None => Arc::new(OrtTensor::of(&input.name, &data, &input.ty)?),
@@ -204,20 +219,11 @@ impl OrtSteps {
                 let missing = || EngineError::Other(format!("tensor {} has not been computed", id.0));
                 table[id.0 as usize].clone().ok_or_else(missing)
             });
-            let operands = operands.collect::<Result<Vec<_>, _>>()?;
+            let mut operands = operands.collect::<Result<Vec<_>, _>>()?;
             for id in last_uses {
                 table[id.0 as usize] = None;
             }
-            let unshared = |id: &TensorId| {
-                let at = inputs.iter().position(|input| input == id)?;
-                // This list has one reference, so that nothing else can read what the kernel overwrites.
-                (Arc::strong_count(&operands[at]) == 1 && !operands[at].is_view()).then_some(at)
-            };
-            let in_place = self
-                .in_place
-                .iter()
-                .filter_map(|(input, output)| Some((unshared(input)?, outputs.iter().position(|id| id == output)?)));
-            let in_place: Vec<(usize, usize)> = in_place.collect();
+            let in_place = in_place(&self.in_place, inputs, outputs, &mut operands);
             let results = program.computed.run(operands, &in_place, embedded.as_deref_mut())?;
             for (id, result) in outputs.iter().zip(results).filter(|(id, _)| !last_uses.contains(id)) {
                 table[id.0 as usize] = Some(result);
@@ -249,11 +255,10 @@ impl OrtSteps {
             peak: Bytes((given + peak).max(0) as u64),
             tensors: Bytes((given + live).max(0) as u64),
         };
-        self.left = self
-            .in_place
-            .iter()
-            .filter_map(|(input, output)| Some((*input, Arc::downgrade(table[output.0 as usize].as_ref()?))))
-            .collect();
+        let pairs = self.in_place.iter().flatten();
+        let left =
+            pairs.filter_map(|(input, output)| Some((*input, Arc::downgrade(table[output.0 as usize].as_ref()?))));
+        self.left = left.collect();
         let outputs = self.outputs.iter().map(|output| {
             let missing = || EngineError::Tensor { name: output.name.clone(), what: "no step computes it".to_string() };
             table[output.id.0 as usize].as_ref().ok_or_else(missing)?.to_data(&output.name, &output.ty)
@@ -305,8 +310,8 @@ impl Computed {
 }
 
 impl Executable for OrtSteps {
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        self.run_once(inputs.to_vec())
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        self.run_once(inputs)
     }
 
     fn run_in_steps(
@@ -348,6 +353,10 @@ impl Executable for OrtSteps {
         Ok(outputs)
     }
 
+    fn in_place(&self) -> &[(usize, usize)] {
+        &self.numbers_in_place
+    }
+
     fn step_shares(&self) -> Option<&[f64]> {
         self.shares.get().map(Vec::as_slice)
     }
@@ -365,14 +374,43 @@ impl Executable for OrtSteps {
     }
 }
 
-/// The inputs of `graph` that a kernel may overwrite with an output: no other operator reads them, and they are no outputs.
-fn inputs_in_place(graph: &Graph) -> HashMap<TensorId, TensorId> {
+/// By kernel: the inputs of `graph` that it may overwrite with outputs. No other operator reads them.
+fn inputs_in_place(graph: &Graph) -> Vec<Vec<(TensorId, TensorId)>> {
     let (inputs, readers): (HashSet<TensorId>, _) = (graph.inputs().collect(), graph.consumers());
     let is_free = |(input, output): &(TensorId, TensorId)| {
         let is_alone = inputs.contains(input) && readers[input.0 as usize].len() == 1;
         is_alone && graph.outputs.contains(output) && !graph.outputs.contains(input)
     };
-    graph.operators().flat_map(|(id, _)| in_place(graph, id)).filter(is_free).collect()
+    let pairs = graph.operators().map(|(id, _)| onnx::in_place(graph, id));
+    pairs.filter(|pairs| !pairs.is_empty() && pairs.iter().all(is_free)).collect()
+}
+
+/// The numbers of the inputs and outputs of `pairs`.
+fn numbered(graph: &Graph, pairs: &[Vec<(TensorId, TensorId)>]) -> Vec<(usize, usize)> {
+    let number = |(input, output): &(TensorId, TensorId)| {
+        Some((graph.inputs().position(|id| id == *input)?, graph.outputs.iter().position(|id| id == output)?))
+    };
+    pairs.iter().flatten().filter_map(number).collect()
+}
+
+/// The numbers of the inputs and outputs of a program that its run can compute in place: of a kernel whose `pairs` are all
+/// ONNX Runtime's own tensors, and `operands` has the only references to them.
+fn in_place(
+    pairs: &[Vec<(TensorId, TensorId)>],
+    inputs: &[TensorId],
+    outputs: &[TensorId],
+    operands: &mut [Arc<OrtTensor>],
+) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for pairs in pairs {
+        let number = |(input, output): &(TensorId, TensorId)| {
+            let at = inputs.iter().position(|id| id == input)?;
+            let is_own = Arc::get_mut(&mut operands[at]).is_some_and(|operand| !operand.is_view());
+            Some((at, outputs.iter().position(|id| id == output).filter(|_| is_own)?))
+        };
+        found.extend(pairs.iter().map(number).collect::<Option<Vec<_>>>().into_iter().flatten());
+    }
+    found
 }
 
 /// Parameters and constants that are outputs of the graph.

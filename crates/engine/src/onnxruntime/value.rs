@@ -22,7 +22,7 @@ pub(super) struct OrtTensor {
 
 // SAFETY: a tensor's content may be read and released on any thread.
 unsafe impl Send for OrtTensor {}
-// SAFETY: it is only read.
+// SAFETY: a shared tensor is only read; kernels write in place to one that nothing shares.
 unsafe impl Sync for OrtTensor {}
 
 impl Drop for OrtTensor {
@@ -133,7 +133,7 @@ impl OrtTensor {
         OrtTensor::view(&copy.map_err(|error| error.to_string())?)
     }
 
-    /// A tensor that shares the content of `data`. Sessions do not write to their inputs.
+    /// A tensor that shares the content of `data`. Sessions do not write to views.
     fn view(data: &TensorData) -> Result<OrtTensor, String> {
         let dtype = data.dtype();
         let dtype = element_type(dtype).ok_or_else(|| format!("elements of type {dtype} are not supported"))?;

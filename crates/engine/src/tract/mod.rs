@@ -153,7 +153,7 @@ mod tests {
                 assert!(held.0 >= 4096 && loading.0 >= held.0.max(8192), "{held} {loading}");
                 // The first run makes what threads keep.
                 loaded.run(&[floats(512.0)]).unwrap();
-                let (outputs, sample) = loaded.run_measured(&[floats(512.0)]).unwrap();
+                let (outputs, sample) = loaded.run_measured(vec![floats(512.0)]).unwrap();
                 let mut seen = Vec::new();
                 let again = loaded.run_in_steps(vec![floats(512.0)], &mut |i, _| seen.push(i)).unwrap();
                 assert_eq!(outputs, again);

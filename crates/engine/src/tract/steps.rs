@@ -1,6 +1,6 @@
 //! A graph as a sequence of steps, each a compiled program, run on a table of live tensors.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use tract_core::internal::*;
 
@@ -177,10 +177,7 @@ impl TractSteps {
     }
 
     /// A table with the inputs, which steps may overwrite, and the constant outputs.
-    fn table<'a>(
-        &self,
-        inputs: impl ExactSizeIterator<Item = Cow<'a, TensorData>>,
-    ) -> Result<TensorTable, EngineError> {
+    fn table(&self, inputs: Vec<TensorData>) -> Result<TensorTable, EngineError> {
         if inputs.len() != self.inputs.len() {
             let what = format!("the graph has {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(EngineError::Other(what));
@@ -206,8 +203,8 @@ impl TractSteps {
 }
 
 impl Executable for TractSteps {
-    fn run_measured(&mut self, inputs: &[TensorData]) -> Result<(Vec<TensorData>, Sample), EngineError> {
-        let mut table = self.table(inputs.iter().map(Cow::Borrowed))?;
+    fn run_measured(&mut self, inputs: Vec<TensorData>) -> Result<(Vec<TensorData>, Sample), EngineError> {
+        let mut table = self.table(inputs)?;
         let context = Arc::clone(&self.context);
         let _exclusive = context.lock();
         let _counted = context.meter.join();
@@ -232,7 +229,7 @@ impl Executable for TractSteps {
         inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize, Sample),
     ) -> Result<Vec<TensorData>, EngineError> {
-        let mut table = self.table(inputs.into_iter().map(Cow::Owned))?;
+        let mut table = self.table(inputs)?;
         let context = Arc::clone(&self.context);
         let _exclusive = context.lock();
         let _counted = context.meter.join();
@@ -261,7 +258,7 @@ impl Executable for TractSteps {
         inputs: Vec<TensorData>,
         each: &mut dyn FnMut(usize),
     ) -> Result<Vec<TensorData>, EngineError> {
-        let mut table = self.table(inputs.into_iter().map(Cow::Owned))?;
+        let mut table = self.table(inputs)?;
         let context = Arc::clone(&self.context);
         let _exclusive = context.lock();
         for (position, step) in self.steps.iter().enumerate() {

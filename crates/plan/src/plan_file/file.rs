@@ -177,8 +177,11 @@ impl DevicePlan {
 /// Predicted memory of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPlan {
-    /// Parameters, what the engine holds in addition, and each state twice: its content, and the next one.
+    /// Parameters, what the engine holds in addition, and states.
     pub parameter_bytes: Bytes,
+    /// Of these, states, each twice: its content, and the next one.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub state_bytes: Bytes,
     /// Peak of parameters, live tensors and workspace together.
     pub load_bytes: Bytes,
     /// What is reserved for tensors and workspace, gaps included, with what all inputs in flight hold.

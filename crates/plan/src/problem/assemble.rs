@@ -60,8 +60,9 @@ impl Network {
 /// Builds the problem. `groups` contain every operator once, in topological order; `is_view` tells which operators are
 /// views of their first operand.
 ///
-/// The `states` that the graph has are no inputs: each group that reads one holds it like a parameter, twice, as its next
-/// content is computed while the content is still there. The next content is returned if another group computes it.
+/// A state of `states` whose next content is computed by the only group that reads it is held there like a parameter, twice:
+/// its content, and the next one. Other states come from the source and return to the sink, as the inputs and outputs that
+/// they are.
 ///
 /// Tensors of unknown size count as empty.
 pub fn assemble(
@@ -80,22 +81,21 @@ pub fn assemble(
     let producer_of = |tensor: TensorId| graph.producer(tensor).and_then(|operator| group_of.get(&operator).copied());
     let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes().unwrap_or(Bytes::ZERO);
     let consumers = graph.consumers();
-    let states: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).collect();
-    let of_states = || states.iter().map(|state| state.input);
+    let is_kept = |state: &StateTensors| {
+        let is_local = |reader| group_of.get(&reader).copied() == producer_of(state.output);
+        state.is_within(graph, &consumers[state.input.0 as usize], is_local)
+    };
+    let kept: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).filter(is_kept).collect();
+    let of_states = || kept.iter().map(|state| state.input);
     let held: HashMap<TensorId, ParameterId> =
         graph.parameters().chain(of_states()).zip((0u32..).map(ParameterId)).collect();
-    let is_kept = |output: TensorId| {
-        let mut of = states.iter().filter(|state| state.output == output);
-        let is_local = |reader| group_of.get(&reader).copied() == producer_of(output);
-        of.any(|state| state.is_within(graph, &consumers[state.input.0 as usize], is_local))
-    };
 
     let activations = activations(graph, &is_view);
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut index_of: HashMap<TensorId, TensorIndex> = HashMap::new();
     for (id, tensor) in graph.tensors() {
         let producer = producer_of(id);
-        let is_output = graph.outputs.contains(&id) && !is_kept(id);
+        let is_output = graph.outputs.contains(&id) && kept.iter().all(|state| state.output != id);
         let crosses = consumers[id.0 as usize].iter().any(|reader| group_of.get(reader).copied() != producer);
         let is_input = matches!(tensor.origin, Origin::Input);
         if held.contains_key(&id) || !(crosses || (is_output && !is_input)) {
@@ -141,6 +141,7 @@ pub fn assemble(
         groups: rows,
         tensors,
         parameters: graph.parameters().map(size).chain(of_states().map(|state| size(state) + size(state))).collect(),
+        states: of_states().filter_map(|state| held.get(&state).copied()).collect(),
         devices: network.devices,
         links: network.links,
         routes: network.routes,
@@ -218,6 +219,7 @@ mod tests {
         assert_eq!(problem.groups[1].parameters, []);
         assert_eq!(problem.parameters, [Bytes(16)]);
     }
+
     #[test]
     fn states_are_held_where_they_are_read() {
         let mut graph = Graph::new();
@@ -235,11 +237,11 @@ mod tests {
         let targets = Targets::default();
         let problem = assemble(&graph, &states, groups(), network(), |_| false, Objective::Latency, targets);
         problem.check().unwrap();
-        assert_eq!(problem.parameters, [Bytes(32), Bytes(32)], "each twice");
+        assert_eq!((&problem.parameters[..], &problem.states[..]), (&[Bytes(32)][..], &[ParameterId(0)][..]), "twice");
         let parameters: Vec<_> = problem.groups.iter().map(|group| &group.parameters[..]).collect();
-        assert_eq!(parameters, [&[ParameterId(0)][..], &[ParameterId(1)], &[]]);
+        assert_eq!(parameters, [&[ParameterId(0)][..], &[], &[]]);
         // The group that reads `h` does not compute its next content.
         let tensors: Vec<_> = problem.tensors.iter().map(|tensor| (tensor.graph, tensor.is_output)).collect();
-        assert_eq!(tensors, [(x, false), (present, false), (y, true), (next, true)]);
+        assert_eq!(tensors, [(x, false), (h, false), (present, false), (y, true), (next, true)]);
     }
 }

@@ -27,6 +27,8 @@ pub struct Problem {
     pub tensors: Vec<Tensor>,
     /// The sizes of the parameters; one that several groups of a device use is stored once.
     pub parameters: Vec<Bytes>,
+    /// Of the parameters, those that are states.
+    pub states: Vec<ParameterId>,
     pub devices: Vec<Device>,
     pub links: Vec<Link>,
     /// The link from one device to another, row-major by sender; `None` where transfers are free (the diagonal, devices

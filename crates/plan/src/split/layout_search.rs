@@ -24,7 +24,7 @@ use crate::{
         options::Read,
     },
 };
-use edgecut_graph::{TensorId, units::Bytes};
+use edgecut_graph::{StateTensors, TensorId, units::Bytes};
 use edgecut_ops::is_view;
 
 /// Most states that are kept between two groups.
@@ -76,7 +76,7 @@ pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64
 struct Table<'r, 'a> {
     instance: &'r Instance<'a>,
     devices: &'r [(DeviceId, f64)],
-    /// Inputs and outputs that stay where they are read and computed.
+    /// Inputs and outputs that stay with the only group that reads and computes them.
     of_states: HashSet<TensorId>,
     /// By tensor: the number of the last group that reads it.
     last_read: HashMap<TensorId, usize>,
@@ -168,6 +168,12 @@ impl<'r, 'a> Table<'r, 'a> {
         let (source, sink) = (place(instance.network.source), place(instance.network.sink));
         let activations = activations(options.graph, is_view);
         let states = instance.model.states.iter().filter_map(|pair| options.graph.state(pair).ok());
+        let consumers = options.graph.consumers();
+        let is_kept = |state: &StateTensors| {
+            let group = options.graph.producer(state.output).and_then(|id| options.group_of(id));
+            state.is_within(options.graph, &consumers[state.input.0 as usize], |id| options.group_of(id) == group)
+        };
+        let states = states.filter(is_kept);
         let of_states = states.flat_map(|state| [state.input, state.output]).collect();
         Table { instance, devices, of_states, last_read, activations, source, sink }
     }

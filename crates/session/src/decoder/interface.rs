@@ -183,13 +183,15 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
     Ok(mask.into_iter().chain(last.map(|last| (names.position_ids.clone(), (last, last)))).collect())
 }
 
-/// The states of `model`.
+/// The states of `model`: those that options name and, if it reads tokens, those with the names of caches.
 ///
 /// # Errors
 /// If an option names what is no state of the model.
 pub(crate) fn states(model: &Model) -> Result<Vec<StatePair>, Error> {
     let (names, outputs) = names_of(model)?;
-    states_of(model.graph(), &model.options.state, (&names, &outputs)).map_err(|error| {
+    let graph = model.graph();
+    let is_decoder = graph.inputs().any(|id| graph.tensor(id).name == names.input_ids);
+    states_of(graph, &model.options.state, is_decoder.then_some((&names, &outputs))).map_err(|error| {
         let what = format!("{}: option `state`: {error}", model.path.display());
         Error::BadInput(what.into())
     })

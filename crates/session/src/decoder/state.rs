@@ -5,20 +5,20 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::config::{InputNames, OutputNames, layer};
 
-/// The states of a model: those that are `named`, and inputs with the names of caches whose sizes do not change.
+/// The states of a model: those that are `named`, and inputs with names of caches by `patterns` whose sizes do not change.
 ///
 /// # Errors
 /// If a named one is no state of the model.
 pub(super) fn states_of(
     graph: &Graph,
     named: &[StatePair],
-    patterns: (&InputNames, &OutputNames),
+    patterns: Option<(&InputNames, &OutputNames)>,
 ) -> Result<Vec<StatePair>, StateError> {
     graph.states(named)?;
     let outputs: Vec<SmolStr> = graph.outputs.iter().map(|id| graph.tensor(*id).name.clone()).collect();
     let of = |input: &SmolStr| {
         let explicit = named.iter().find(|state| state.input == *input).cloned();
-        let known = || state_by_name(input, &outputs, patterns).filter(|state| graph.state(state).is_ok());
+        let known = || state_by_name(input, &outputs, patterns?).filter(|state| graph.state(state).is_ok());
         explicit.or_else(known)
     };
     Ok(graph.inputs().filter_map(|id| of(&graph.tensor(id).name)).collect())

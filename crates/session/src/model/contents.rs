@@ -70,8 +70,8 @@ impl<'a> Contents<'a> {
     /// If a content of one is given.
     pub(crate) fn beginning(mut self, states: &[StatePair]) -> Result<Contents<'a>, Error> {
         if let Some(state) = states.iter().find(|state| self.find(&state.input).is_some()) {
-            let what = format!("the input `{}` is a state of the plan: it stays on the agents", state.input);
-            return Err(Error::BadInput(format!("{what}, and is zeros at the beginning: do not give it").into()));
+            let what = format!("input `{}` is a state: it begins as zeros and cannot be given", state.input);
+            return Err(Error::BadInput(what.into()));
         }
         self.states = states.iter().map(|state| state.input.clone()).collect();
         Ok(self)

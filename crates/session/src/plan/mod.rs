@@ -32,6 +32,10 @@ impl Site {
 fn model_ref(model: &Model) -> Result<ModelRef, Error> {
     let (options, import) = (&model.options, &model.import);
     let inputs = options.inputs.as_ref().filter(|_| model.selected);
+    if inputs.is_some() {
+        // The plan names the file, and each run would refuse the content of a state.
+        model.contents(&import.graph)?.beginning(&model.states)?;
+    }
     Ok(ModelRef {
         path: model.path.display().to_string(),
         blake3: import.hash.clone(),

@@ -195,8 +195,8 @@ impl PlanOptions {
     pub(super) fn settings(&self, model: ModelRef, cluster: Option<&Path>) -> Result<PlanSettings, Error> {
         let is_stream = self.throughput.is_some() || self.objective == Objective::Throughput;
         if is_stream && !model.states.is_empty() {
-            let what = "the model has states: an input continues with what the one before left, and none overlap";
-            return Err(Error::BadInput(format!("{what}: plan for latency, not throughput").into()));
+            let what = "the model has states, so its steps cannot overlap: plan for latency, not throughput";
+            return Err(Error::BadInput(what.into()));
         }
         let binding = model.binding();
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));

@@ -122,7 +122,10 @@ impl BindingChoice<'_> {
         match Model::open_with(self.model, &options, inputs.given.clone()) {
             Ok(model) => {
                 let graph = &model.import.graph;
-                Some(graph.outputs.iter().map(|output| graph.tensor(*output).ty.clone()).collect())
+                let is_state = |name: &str| model.states.iter().any(|state| state.output == name);
+                let returned =
+                    graph.outputs.iter().map(|id| graph.tensor(*id)).filter(|tensor| !is_state(&tensor.name));
+                Some(returned.map(|tensor| tensor.ty.clone()).collect())
             }
             Err(error) => {
                 let why = error.message().map_or(String::new(), |message| format!(": {message}"));

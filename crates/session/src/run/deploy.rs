@@ -180,7 +180,7 @@ fn partition(device: &DevicePlan, server: &Server, enforced: EnforcedLimit, stag
         enforced,
         threads: device.threads.or_else(|| server.threads_for(&device.device)),
         engine: device.engine.as_ref().and_then(engine_choice),
-        activations: device.memory.load_bytes - device.memory.parameter_bytes,
+        activations: device.memory.load_bytes - (device.memory.parameter_bytes - device.memory.state_bytes),
         stages,
     }
 }
@@ -194,7 +194,7 @@ struct Values {
 }
 
 impl Values {
-    /// Those of `pairs` whose input some stage reads.
+    /// Those of `states` whose input some stage reads.
     fn states(&mut self, graph: &Graph, states: &[StateTensors]) -> Vec<State> {
         let mut kept = Vec::new();
         for StateTensors { input, output } in states {

@@ -12,7 +12,7 @@ use edgecut_agent::{
     protocol::setup::{EnforcedLimit, ReportedOutputs},
 };
 use edgecut_engine::EngineError;
-use edgecut_graph::{Graph, TensorData, TensorId};
+use edgecut_graph::{Graph, StatePair, TensorData, TensorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 
 use crate::{Error, Model, Site, cluster::connect_all, model::contents::engine_error, outputs::only};
@@ -23,6 +23,8 @@ pub struct Deployed<'a> {
     model: &'a Model,
     graph: Graph,
     deployment: Arc<Deployment>,
+    /// Inputs and outputs that stay on the agents.
+    states: Vec<StatePair>,
     /// The contents of inputs that are not given, and of parameters that are outputs.
     defaults: BTreeMap<TensorId, TensorData>,
     loaded: LoadedDeployment,
@@ -63,7 +65,7 @@ impl Site {
             LoadedDeployment::load(deployment.clone(), agents, given, expected).await.map_err(run_error)
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
-        Ok(Deployed { site: self, model, graph, deployment, defaults, loaded })
+        Ok(Deployed { site: self, model, graph, deployment, states: plan.model.states.clone(), defaults, loaded })
     }
 }
 
@@ -76,7 +78,7 @@ impl Deployed<'_> {
     }
 
     /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
-    /// the model was read with.
+    /// the model was read with. States begin as zeros and are not returned.
     ///
     /// # Errors
     /// If an input does not exist or has another type, an agent fails, or the call is cancelled. After a failure of an
@@ -96,6 +98,10 @@ impl Deployed<'_> {
                 let what = format!("the model has no input `{name}`; its inputs are {}", names.join(", "));
                 return Err(Error::BadInput(what.into()));
             };
+            if self.states.iter().any(|state| state.input == *name) {
+                let what = format!("input `{name}` is a state: it begins as zeros and cannot be given");
+                return Err(Error::BadInput(what.into()));
+            }
             if !data.ty().is_instance_of(&input.ty) {
                 let what = format!("input `{name}` is of type {}, {} was given", input.ty, data.ty());
                 return Err(Error::BadInput(what.into()));

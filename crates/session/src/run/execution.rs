@@ -43,7 +43,7 @@ pub struct MeasuredRun<'a> {
     pub deployment: &'a Deployment,
     pub record: &'a Record,
     pub result: RunResult,
-    /// The model's outputs in the last run.
+    /// The model's outputs in the first run, without states.
     pub outputs: Vec<TensorData>,
 }
 
@@ -59,7 +59,7 @@ impl MeasuredRun<'_> {
 pub struct PlanRun {
     pub plan: Plan,
     pub result: RunResult,
-    /// The model's outputs in the last run.
+    /// The model's outputs in the first run, without states.
     pub outputs: Vec<TensorData>,
 }
 
@@ -132,12 +132,17 @@ impl Site {
 /// # Errors
 /// If `plan` is of another file than `model`.
 pub(super) fn check_model(model: &Model, plan: &Plan) -> Result<(), Error> {
-    if model.import.hash == plan.model.blake3 {
+    check_hash(&model.path, &model.import.hash, plan)
+}
+
+/// Checks that `plan` was made for the file at `path`, with this BLAKE3 `hash`.
+pub(super) fn check_hash(path: &Path, hash: &str, plan: &Plan) -> Result<(), Error> {
+    if hash == plan.model.blake3 {
         return Ok(());
     }
     let what = "this is not the file that the plan was made for (its hash differs): make the plan again, or name the right one \
                 with option `model`";
-    Err(Error::BadInput(format!("{}: {what}", model.path.display()).into()))
+    Err(Error::BadInput(format!("{}: {what}", path.display()).into()))
 }
 
 /// What a cancellation keeps.

@@ -1,6 +1,9 @@
 //! What a plan file names: the plan for the given inputs, its model, and its cluster.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use edgecut_agent::Cluster;
 use edgecut_ops::passes::bindings::Binding;
@@ -8,7 +11,7 @@ use edgecut_plan::Plan;
 
 use super::{
     binding::{BindingChoice, ChosenBinding},
-    execution::{MeasuredRun, RunSource, check_model},
+    execution::{MeasuredRun, RunSource, check_hash, check_model},
     options::RunOptions,
 };
 use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, cluster::read_cluster, input::resolve, plan_file};
@@ -60,7 +63,7 @@ impl PlannedModel {
         let binding = choice.choose(run.pad_inputs)?;
         let plan = plans.plans()[binding.at].clone();
         let (path, options) = source.model_of(&plan, model);
-        let model = binding.open(&path, &options)?;
+        let model = binding.open(&path, &options).map_err(|error| of_other_model(&path, &plan).unwrap_or(error))?;
         events.notices(&model.notices);
         check_model(&model, &plan)?;
         let site = Site::of(source.cluster_of(&plan, site, events)?, site, events)?;
@@ -80,6 +83,12 @@ impl PlannedModel {
         let about = RunSource { name: &self.file.display().to_string(), binding: &self.binding };
         self.site.run_plan(&self.model, &self.plan, about, options, each)
     }
+}
+
+/// The error that the file at `path` is not the one that `plan` was made for: its states and sizes are then another model's.
+fn of_other_model(path: &Path, plan: &Plan) -> Option<Error> {
+    let hash = blake3::hash(&fs::read(path).ok()?).to_hex();
+    check_hash(path, hash.as_str(), plan).err()
 }
 
 impl PlanSource<'_> {

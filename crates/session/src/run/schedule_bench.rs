@@ -154,7 +154,7 @@ impl Loaded {
     }
 
     fn time(&mut self, inputs: &[TensorData]) -> Result<(), EngineError> {
-        let (_, sample) = self.executable.run_measured(inputs)?;
+        let (_, sample) = self.executable.run_measured(inputs.to_vec())?;
         self.cost.time = Micros(self.cost.time.0.min(sample.wall.0));
         Ok(())
     }

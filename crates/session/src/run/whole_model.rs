@@ -63,7 +63,7 @@ pub fn run_model(
             tell_interrupted(samples.len() as u64, repeat.into(), events)?;
             break;
         }
-        let (results, sample) = loaded.run_measured(&inputs).map_err(engine_error)?;
+        let (results, sample) = loaded.run_measured(inputs.clone()).map_err(engine_error)?;
         samples.push(sample);
         outputs = results;
         watch.count(samples.len() as u64, repeat.into());
