@@ -81,11 +81,7 @@ pub fn assemble(
     let producer_of = |tensor: TensorId| graph.producer(tensor).and_then(|operator| group_of.get(&operator).copied());
     let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes().unwrap_or(Bytes::ZERO);
     let consumers = graph.consumers();
-    let is_kept = |state: &StateTensors| {
-        let is_local = |reader| group_of.get(&reader).copied() == producer_of(state.output);
-        state.is_within(graph, &consumers[state.input.0 as usize], is_local)
-    };
-    let kept: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).filter(is_kept).collect();
+    let kept = kept(graph, states, &consumers, &group_of);
     let of_states = || kept.iter().map(|state| state.input);
     let held: HashMap<TensorId, ParameterId> =
         graph.parameters().chain(of_states()).zip((0u32..).map(ParameterId)).collect();
@@ -150,6 +146,20 @@ pub fn assemble(
         objective,
         targets,
     }
+}
+
+/// Those of `states` whose next content is computed by the only group that reads them.
+fn kept(
+    graph: &Graph,
+    states: &[StatePair],
+    consumers: &[Vec<OperatorId>],
+    group_of: &HashMap<OperatorId, GroupId>,
+) -> Vec<StateTensors> {
+    let is_kept = |state: &StateTensors| {
+        let group = graph.producer(state.output).and_then(|id| group_of.get(&id));
+        state.is_within(graph, &consumers[state.input.0 as usize], |id| group_of.get(&id) == group)
+    };
+    states.iter().filter_map(|pair| graph.state(pair).ok()).filter(is_kept).collect()
 }
 
 /// The tensor whose storage `tensor` has, looking through the views among `operators`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use edgecut_agent::protocol::MemoryShortfall;
 use edgecut_graph::{DeviceName, units::Bytes};
-use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan};
+use edgecut_plan::{Candidate, PlanRequest, file::DevicePlan, problem::Device};
 
 /// Taken off what follows from a refusal, since another plan packs other weights.
 const MARGIN: f64 = 0.995;
@@ -73,8 +73,16 @@ impl MemoryReserve {
 
     /// A candidate for lower limits, with those that `request` has.
     pub fn restored(mut candidate: Candidate, request: &PlanRequest<'_>) -> Candidate {
-        candidate.expanded.problem.devices.clone_from(&request.instance.network.devices);
+        restore(&mut candidate.expanded.problem.devices, &request.instance.network.devices);
         candidate
+    }
+}
+
+/// Gives `devices` the memory limits of `limited`, in the same order, and nothing else: what transfers take of a device is
+/// part of the costs that the candidate was evaluated with.
+fn restore(devices: &mut [Device], limited: &[Device]) {
+    for (device, limited) in devices.iter_mut().zip(limited) {
+        device.memory = limited.memory;
     }
 }
 
@@ -91,7 +99,10 @@ fn less(device: &DevicePlan, short: Bytes) -> Option<Bytes> {
 mod tests {
     use super::*;
     use edgecut_graph::units::Micros;
-    use edgecut_plan::file::MemoryPlan;
+    use edgecut_plan::{
+        file::MemoryPlan,
+        problem::{Handling, HandlingCost},
+    };
 
     fn device(limit: u64, predicted: u64) -> DevicePlan {
         DevicePlan {
@@ -107,6 +118,16 @@ mod tests {
             idle_w: None,
             memory: MemoryPlan { parameter_bytes: Bytes(predicted), ..MemoryPlan::default() },
         }
+    }
+
+    #[test]
+    fn limits_are_restored_and_handling_stays() {
+        let cost = HandlingCost { each: Micros(3.0), per_byte: 0.0 };
+        let with =
+            |memory: u64, handling: Handling| Device { memory: Some(Bytes(memory)), handling, ..Device::default() };
+        let mut devices = [with(500, Handling::default())];
+        restore(&mut devices, &[with(1000, Handling { sending: cost, receiving: cost })]);
+        assert_eq!(devices, [with(1000, Handling::default())]);
     }
 
     #[test]
