@@ -133,19 +133,10 @@ pub fn assemble(
         }
         rows.push(row);
     }
-    Problem {
-        groups: rows,
-        tensors,
-        parameters: graph.parameters().map(size).chain(of_states().map(|state| size(state) + size(state))).collect(),
-        states: of_states().filter_map(|state| held.get(&state).copied()).collect(),
-        devices: network.devices,
-        links: network.links,
-        routes: network.routes,
-        source: network.source,
-        sink: network.sink,
-        objective,
-        targets,
-    }
+    let parameters = graph.parameters().map(size).chain(of_states().map(|state| size(state) + size(state))).collect();
+    let states = of_states().filter_map(|state| held.get(&state).copied()).collect();
+    let Network { devices, links, routes, source, sink } = network;
+    Problem { groups: rows, tensors, parameters, states, devices, links, routes, source, sink, objective, targets }
 }
 
 /// Those of `states` whose next content is computed by the only group that reads them.
