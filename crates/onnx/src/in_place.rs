@@ -22,7 +22,8 @@ pub fn in_place(graph: &Graph, operator: OperatorId) -> Vec<(TensorId, TensorId)
         let operand = operator.operands().nth(place(&node.inputs, *input)?)?;
         let result = *operator.outputs.get(place(&node.outputs, *output)?)?;
         let is_read_once = operator.operands().filter(|id| *id == operand).count() == 1;
-        (is_read_once && graph.tensor(operand).ty == graph.tensor(result).ty).then_some((operand, result))
+        let (from, to) = (&graph.tensor(operand).ty, &graph.tensor(result).ty);
+        (is_read_once && from == to && from.bytes().is_some()).then_some((operand, result))
     };
     pairs.iter().map(tensors).collect::<Option<_>>().unwrap_or_default()
 }

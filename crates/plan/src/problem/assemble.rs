@@ -60,9 +60,9 @@ impl Network {
 /// Builds the problem. `groups` contain every operator once, in topological order; `is_view` tells which operators are
 /// views of their first operand.
 ///
-/// A state of `states` whose next content is computed by the only group that reads it is held there like a parameter, twice:
-/// its content, and the next one. Other states come from the source and return to the sink, as the inputs and outputs that
-/// they are.
+/// Each group that reads one of `states` holds it like a parameter, twice: its content, and the next one. If it is the only
+/// one, and computes the next content, the state is not transferred. Other states come from the source and return to the
+/// sink, as the inputs and outputs that they are.
 ///
 /// Tensors of unknown size count as empty.
 pub fn assemble(
@@ -81,8 +81,9 @@ pub fn assemble(
     let producer_of = |tensor: TensorId| graph.producer(tensor).and_then(|operator| group_of.get(&operator).copied());
     let size = |tensor: TensorId| graph.tensor(tensor).ty.bytes().unwrap_or(Bytes::ZERO);
     let consumers = graph.consumers();
-    let kept = kept(graph, states, &consumers, &group_of);
-    let of_states = || kept.iter().map(|state| state.input);
+    let states: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).collect();
+    let of_states = || states.iter().map(|state| state.input);
+    let kept = kept(graph, &states, &consumers, &group_of);
     let held: HashMap<TensorId, ParameterId> =
         graph.parameters().chain(of_states()).zip((0u32..).map(ParameterId)).collect();
 
@@ -94,7 +95,8 @@ pub fn assemble(
         let is_output = graph.outputs.contains(&id) && kept.iter().all(|state| state.output != id);
         let crosses = consumers[id.0 as usize].iter().any(|reader| group_of.get(reader).copied() != producer);
         let is_input = matches!(tensor.origin, Origin::Input);
-        if held.contains_key(&id) || !(crosses || (is_output && !is_input)) {
+        let stays = held.contains_key(&id) && (!is_input || kept.iter().any(|state| state.input == id));
+        if stays || !(crosses || (is_output && !is_input)) {
             continue;
         }
         index_of.insert(id, TensorIndex(tensors.len() as u32));
@@ -116,13 +118,10 @@ pub fn assemble(
         let mut row = Group { name, label, operators, inputs, outputs, parameters, costs };
         for operator in &row.operators {
             for operand in graph.operator(*operator).operands() {
-                match (held.get(&operand), index_of.get(&operand)) {
-                    (Some(parameter), _) if !row.parameters.contains(parameter) => row.parameters.push(*parameter),
-                    (None, Some(index)) if producer_of(operand) != Some(id) && !row.inputs.contains(index) => {
-                        row.inputs.push(*index);
-                    }
-                    _ => {}
-                }
+                let parameter = held.get(&operand).filter(|id| !row.parameters.contains(id));
+                row.parameters.extend(parameter);
+                let read = index_of.get(&operand).filter(|index| !row.inputs.contains(index));
+                row.inputs.extend(read.filter(|_| producer_of(operand) != Some(id)));
             }
             row.outputs.extend(graph.operator(*operator).outputs.iter().filter_map(|t| index_of.get(t)));
         }
@@ -142,7 +141,7 @@ pub fn assemble(
 /// Those of `states` whose next content is computed by the only group that reads them.
 fn kept(
     graph: &Graph,
-    states: &[StatePair],
+    states: &[StateTensors],
     consumers: &[Vec<OperatorId>],
     group_of: &HashMap<OperatorId, GroupId>,
 ) -> Vec<StateTensors> {
@@ -150,7 +149,7 @@ fn kept(
         let group = graph.producer(state.output).and_then(|id| group_of.get(&id));
         state.is_within(graph, &consumers[state.input.0 as usize], |id| group_of.get(&id) == group)
     };
-    states.iter().filter_map(|pair| graph.state(pair).ok()).filter(is_kept).collect()
+    states.iter().copied().filter(is_kept).collect()
 }
 
 /// The tensor whose storage `tensor` has, looking through the views among `operators`.
@@ -238,9 +237,9 @@ mod tests {
         let targets = Targets::default();
         let problem = assemble(&graph, &states, groups(), network(), |_| false, Objective::Latency, targets);
         problem.check().unwrap();
-        assert_eq!((&problem.parameters[..], &problem.states[..]), (&[Bytes(32)][..], &[ParameterId(0)][..]), "twice");
+        assert_eq!((&problem.parameters[..], problem.states.len()), (&[Bytes(32), Bytes(32)][..], 2), "each twice");
         let parameters: Vec<_> = problem.groups.iter().map(|group| &group.parameters[..]).collect();
-        assert_eq!(parameters, [&[ParameterId(0)][..], &[], &[]]);
+        assert_eq!(parameters, [&[ParameterId(0)][..], &[ParameterId(1)], &[]]);
         // The group that reads `h` does not compute its next content.
         let tensors: Vec<_> = problem.tensors.iter().map(|tensor| (tensor.graph, tensor.is_output)).collect();
         assert_eq!(tensors, [(x, false), (h, false), (present, false), (y, true), (next, true)]);

@@ -30,6 +30,8 @@ pub(super) struct BindingChoice<'a> {
     pub model: &'a Path,
     pub options: &'a ModelOptions,
     pub bindings: &'a [Binding],
+    /// Whether a run returns the outputs that are states.
+    pub returns_states: bool,
     pub events: &'a Events,
 }
 
@@ -122,7 +124,8 @@ impl BindingChoice<'_> {
         match Model::open_with(self.model, &options, inputs.given.clone()) {
             Ok(model) => {
                 let graph = &model.import.graph;
-                let is_state = |name: &str| model.states.iter().any(|state| state.output == name);
+                let is_state =
+                    |name: &str| !self.returns_states && model.states.iter().any(|state| state.output == name);
                 let returned =
                     graph.outputs.iter().map(|id| graph.tensor(*id)).filter(|tensor| !is_state(&tensor.name));
                 Some(returned.map(|tensor| tensor.ty.clone()).collect())

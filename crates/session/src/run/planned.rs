@@ -1,9 +1,6 @@
 //! What a plan file names: the plan for the given inputs, its model, and its cluster.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use edgecut_agent::Cluster;
 use edgecut_ops::passes::bindings::Binding;
@@ -14,7 +11,12 @@ use super::{
     execution::{MeasuredRun, RunSource, check_hash, check_model},
     options::RunOptions,
 };
-use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, cluster::read_cluster, input::resolve, plan_file};
+use crate::{
+    Error, Events, Model, ModelOptions, Site, SiteOptions,
+    cluster::read_cluster,
+    input::{self, resolve},
+    plan_file,
+};
 
 /// A plan from a file, with its model and its cluster.
 pub struct PlannedModel {
@@ -59,7 +61,8 @@ impl PlannedModel {
             // Options may override the sizes of a single plan.
             *only = options.binding()?;
         }
-        let choice = BindingChoice { model: &path, options: &options, bindings: &bindings, events };
+        let choice =
+            BindingChoice { model: &path, options: &options, bindings: &bindings, returns_states: false, events };
         let binding = choice.choose(run.pad_inputs)?;
         let plan = plans.plans()[binding.at].clone();
         let (path, options) = source.model_of(&plan, model);
@@ -87,7 +90,7 @@ impl PlannedModel {
 
 /// The error that the file at `path` is not the one that `plan` was made for: its states and sizes are then another model's.
 fn of_other_model(path: &Path, plan: &Plan) -> Option<Error> {
-    let hash = blake3::hash(&fs::read(path).ok()?).to_hex();
+    let hash = blake3::hash(&input::read(path).ok()?).to_hex();
     check_hash(path, hash.as_str(), plan).err()
 }
 

@@ -33,7 +33,7 @@ pub fn run_model(
     run.check()?;
     site.check()?;
     let bindings = options.bindings()?;
-    let choice = BindingChoice { model: path, options, bindings: &bindings, events };
+    let choice = BindingChoice { model: path, options, bindings: &bindings, returns_states: true, events };
     let chosen = choice.choose(run.pad_inputs)?;
     let options = options.with_binding(&bindings[chosen.at], &[]);
     let threads = site.threads.unwrap_or(1);
