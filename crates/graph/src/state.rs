@@ -106,10 +106,16 @@ impl Graph {
 }
 
 impl StateTensors {
-    /// Whether the operators that `is_local` accepts are all that read the state, and one of them computes its next content.
-    pub fn is_within(self, graph: &Graph, readers: &[OperatorId], is_local: impl Fn(OperatorId) -> bool) -> bool {
-        let producer = graph.producer(self.output);
-        producer.is_some_and(&is_local) && readers.iter().copied().all(is_local)
+    /// Whether one group reads the state and computes its next content. `consumers` are those of
+    /// [`Graph::consumers`], `group_of` gives the group of an operator.
+    pub fn is_local<G: PartialEq>(
+        self,
+        graph: &Graph,
+        consumers: &[Vec<OperatorId>],
+        group_of: impl Fn(OperatorId) -> Option<G>,
+    ) -> bool {
+        let group = graph.producer(self.output).and_then(&group_of);
+        group.is_some() && consumers[self.input.0 as usize].iter().all(|reader| group_of(*reader) == group)
     }
 }
 

@@ -83,7 +83,8 @@ pub fn assemble(
     let consumers = graph.consumers();
     let states: Vec<StateTensors> = states.iter().filter_map(|pair| graph.state(pair).ok()).collect();
     let of_states = || states.iter().map(|state| state.input);
-    let kept = kept(graph, &states, &consumers, &group_of);
+    let is_local = |state: &StateTensors| state.is_local(graph, &consumers, |id| group_of.get(&id));
+    let kept: Vec<StateTensors> = states.iter().copied().filter(is_local).collect();
     let held: HashMap<TensorId, ParameterId> =
         graph.parameters().chain(of_states()).zip((0u32..).map(ParameterId)).collect();
 
@@ -136,20 +137,6 @@ pub fn assemble(
     let states = of_states().filter_map(|state| held.get(&state).copied()).collect();
     let Network { devices, links, routes, source, sink } = network;
     Problem { groups: rows, tensors, parameters, states, devices, links, routes, source, sink, objective, targets }
-}
-
-/// Those of `states` whose next content is computed by the only group that reads them.
-fn kept(
-    graph: &Graph,
-    states: &[StateTensors],
-    consumers: &[Vec<OperatorId>],
-    group_of: &HashMap<OperatorId, GroupId>,
-) -> Vec<StateTensors> {
-    let is_kept = |state: &StateTensors| {
-        let group = graph.producer(state.output).and_then(|id| group_of.get(&id));
-        state.is_within(graph, &consumers[state.input.0 as usize], |id| group_of.get(&id) == group)
-    };
-    states.iter().copied().filter(is_kept).collect()
 }
 
 /// The tensor whose storage `tensor` has, looking through the views among `operators`.

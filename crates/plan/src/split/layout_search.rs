@@ -169,12 +169,8 @@ impl<'r, 'a> Table<'r, 'a> {
         let activations = activations(options.graph, is_view);
         let states = instance.model.states.iter().filter_map(|pair| options.graph.state(pair).ok());
         let consumers = options.graph.consumers();
-        let is_kept = |state: &StateTensors| {
-            let group = options.graph.producer(state.output).and_then(|id| options.group_of(id));
-            state.is_within(options.graph, &consumers[state.input.0 as usize], |id| options.group_of(id) == group)
-        };
-        let states = states.filter(is_kept);
-        let of_states = states.flat_map(|state| [state.input, state.output]).collect();
+        let is_local = |state: &StateTensors| state.is_local(options.graph, &consumers, |id| options.group_of(id));
+        let of_states = states.filter(is_local).flat_map(|state| [state.input, state.output]).collect();
         Table { instance, devices, of_states, last_read, activations, source, sink }
     }
 

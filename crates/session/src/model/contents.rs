@@ -70,8 +70,7 @@ impl<'a> Contents<'a> {
     /// If a content of one is given.
     pub(crate) fn beginning(mut self, states: &[StatePair]) -> Result<Contents<'a>, Error> {
         if let Some(state) = states.iter().find(|state| self.find(&state.input).is_some()) {
-            let what = format!("input `{}` is a state: it begins as zeros and cannot be given", state.input);
-            return Err(Error::BadInput(what.into()));
+            return Err(given_state(&state.input));
         }
         self.states = states.iter().map(|state| state.input.clone()).collect();
         Ok(self)
@@ -125,6 +124,11 @@ impl<'a> Contents<'a> {
     pub fn inputs(&self) -> Result<Vec<TensorData>, EngineError> {
         self.graph.inputs().map(|id| self.of(id)).collect()
     }
+}
+
+/// The error that the content of a state is given.
+pub(crate) fn given_state(input: &str) -> Error {
+    Error::BadInput(format!("input `{input}` is a state: it begins as zeros and cannot be given").into())
 }
 
 /// Checks that content of type `found` fits `tensor`.

@@ -18,7 +18,7 @@ use edgecut_agent::{
         },
     },
 };
-use edgecut_graph::{Graph, OperatorId, Origin, StateError, StateTensors, TensorData, TensorId, TensorType};
+use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorData, TensorId, TensorType};
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
     activation::Activation,
@@ -33,8 +33,6 @@ pub enum DeployError {
     NoServer(String),
     #[error("the plan sends {tensor} as {format}, which takes a float32 tensor: it is {ty}")]
     Format { tensor: String, ty: TensorType, format: TransferFormat },
-    #[error(transparent)]
-    States(#[from] StateError),
     #[error(transparent)]
     Stages(#[from] StageError),
     #[error(transparent)]
@@ -88,7 +86,7 @@ pub fn deploy(
         let own = cut.iter().filter(|stage| stage.device == device);
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
-    let states = graph.states(&plan.model.states)?;
+    let states = graph.states(&plan.model.states).map_err(StageError::from)?;
     let is_operand = |id: &TensorId| states.iter().any(|state| state.input == *id);
     let is_result = |id: &TensorId| states.iter().any(|state| state.output == *id);
     let kept = values.states(graph, &states);

@@ -15,7 +15,12 @@ use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, StatePair, TensorData, TensorId};
 use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
 
-use crate::{Error, Model, Site, cluster::connect_all, model::contents::engine_error, outputs::only};
+use crate::{
+    Error, Model, Site,
+    cluster::connect_all,
+    model::contents::{engine_error, given_state},
+    outputs::only,
+};
 
 /// A plan that is loaded on its agents. Dropping it unloads the plan.
 pub struct Deployed<'a> {
@@ -99,8 +104,7 @@ impl Deployed<'_> {
                 return Err(Error::BadInput(what.into()));
             };
             if self.states.iter().any(|state| state.input == *name) {
-                let what = format!("input `{name}` is a state: it begins as zeros and cannot be given");
-                return Err(Error::BadInput(what.into()));
+                return Err(given_state(name));
             }
             if !data.ty().is_instance_of(&input.ty) {
                 let what = format!("input `{name}` is of type {}, {} was given", input.ty, data.ty());
