@@ -18,11 +18,13 @@ use edgecut::{
         assemble::Network,
         check,
         constrained::with_schedules,
+        divided,
         file::ModelRef,
+        planned_graph,
         problem::{Cost, Device, Link, LinkId, Objective},
         schedule::apply_schedules,
         search::Options,
-        split::{SplitOptions, divided, solve},
+        split::{SplitOptions, solve},
         transfer_format::Coding,
     },
     profile::{Item, items},
@@ -107,8 +109,8 @@ fn planned_with(graph: &Graph, agents: &Agents, speeds: &[f64], format: Transfer
     let mut plan = Plan::new(&answer.expanded.problem, &answer.solution, model, Granularity::Fused, 0);
     plan.splits = answer.splits;
     check::plan(&answer.expanded.problem, &plan).unwrap();
-    let split = divided(graph, &plan.splits).unwrap();
-    (plan, split)
+    let split = divided(graph, &[], &plan.splits).unwrap();
+    (plan, split.graph)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -319,7 +321,7 @@ async fn what_is_too_much_for_a_device_is_computed_in_parts_within_its_limit() {
         assert!(found.schedules.iter().any(|schedule| !schedule.segments.is_empty()), "{:?}", found.schedules);
         let plan = Plan::from_json(plan.to_json().unwrap().as_bytes()).unwrap();
         // The graph follows from the model and the plan file.
-        let parts = apply_schedules(&divided(&graph, &plan.splits).unwrap(), &plan.schedules).unwrap().graph;
+        let parts = planned_graph(&graph, &plan).unwrap();
         assert_eq!(parts, found.expanded.graph);
         let (record, found) = run(&agents, &parts, &plan, 1, &format!("fitted-{servers}")).await;
         assert!(found.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-5 * (1.0 + b.abs())));

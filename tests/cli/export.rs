@@ -14,10 +14,9 @@ use edgecut::{
     onnx,
     ops::passes::axes::axes,
     plan::{
-        DeviceId, GroupId, Plan, TransferFormat,
+        DeviceId, GroupId, Plan, TransferFormat, divided,
         file::{Bound, DevicePlan, Granularity, GroupPlan, MemoryPlan, ModelRef, Predicted, Split, VERSION},
         problem::{Objective, Targets},
-        split::divided,
     },
     relay::{self, Import, ImportOptions, ParseMode},
     report::modules::{Source, modules},
@@ -82,6 +81,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         in_flight: None,
         transfer: TransferFormat::Exact,
         splits: Vec::new(),
+        states: Vec::new(),
         schedules: Vec::new(),
         groups: ids.iter().map(group).collect(),
         transfers: Vec::new(),
@@ -308,7 +308,7 @@ fn split_operators_run_from_the_modules_of_both_devices() {
         {
             let (cuts, devices) = (ways.cuts(&[0.3, 0.7]), [0, 1].map(DeviceId).to_vec());
             let split = Split { operator: id, axis, cuts, tiles: Vec::new(), devices };
-            let graph = divided(&import.graph, std::slice::from_ref(&split)).unwrap();
+            let graph = divided(&import.graph, &[], std::slice::from_ref(&split)).unwrap().graph;
             let mut plan = plan(&graph, |at| at % 2);
             plan.splits.push(split);
             assert!(plan_computes(&file, &import, plan) >= 2);

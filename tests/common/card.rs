@@ -5,11 +5,11 @@ use edgecut::{
     plan::{
         Candidate, DeviceId, Goal, Instance, Plan, PlanRequest,
         assemble::Network,
-        check,
+        check, divided,
         file::ModelRef,
         problem::{Cost, Device, Link, LinkId},
         search::Options,
-        split::{SplitOptions, divided, solve},
+        split::{SplitOptions, solve},
         transfer_format::Coding,
     },
     profile::items,
@@ -68,6 +68,6 @@ pub fn in_file(graph: &Graph, answer: &Candidate, granularity: Granularity) -> P
     let mut made = Plan::new(&answer.expanded.problem, &answer.solution, ModelRef::default(), granularity, 0);
     made.splits = answer.splits.clone();
     check::plan(&answer.expanded.problem, &made).unwrap();
-    assert_eq!(divided(graph, &made.splits).unwrap(), answer.expanded.graph);
+    assert_eq!(divided(graph, &[], &made.splits).unwrap().graph, answer.expanded.graph);
     made
 }

@@ -148,6 +148,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         in_flight: None,
         transfer: TransferFormat::Exact,
         splits: Vec::new(),
+        states: Vec::new(),
         schedules: Vec::new(),
         groups: groups.collect(),
         transfers: Vec::new(),

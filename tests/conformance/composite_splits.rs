@@ -47,6 +47,7 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_fused_matmul_of_batches", &[0, 1, 2]),
     ("ms_grouped_attention_of_a_prompt", &[0]),
     ("ms_grouped_attention_of_a_step", &[0]),
+    ("ms_grouped_attention_of_separate_projections", &[2]),
     ("ms_matmul_of_4_bits", &[0, 1]),
     ("ms_matmul_of_4_bits_with_flat_zero_points", &[0, 1, 2]),
     ("ms_matmul_of_4_bits_with_zero_points", &[0, 1]),
@@ -150,7 +151,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
             for sharding in shardings(number, axis, &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let shards = sharding.ranges().len();
-                let split = match shard_graph(&graph, &BTreeMap::from([(id, sharding)])) {
+                let split = match shard_graph(&graph, &[], &BTreeMap::from([(id, sharding)])) {
                     Ok(split) => split.graph,
                     // A shard that reads only padding.
                     Err(SplitError::Empty { .. }) => continue,

@@ -45,7 +45,7 @@ fn check(case: &Case) -> Result<(), String> {
             for sharding in shardings(number, axis, &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let divisions = with_producers(&graph, id, sharding);
-                let split = match shard_graph(&graph, &divisions) {
+                let split = match shard_graph(&graph, &[], &divisions) {
                     Ok(split) => split,
                     // A shard that lies in the padding alone.
                     Err(SplitError::Empty { .. }) => continue,

@@ -217,7 +217,8 @@ fn shards_put_together_are_the_layer() {
                 if cuts[1] == 0 || cuts[1] == cuts[2] {
                     continue;
                 }
-                let split = shard_graph(&graph, &BTreeMap::from([(id, Sharding::disjoint(number, cuts))])).unwrap();
+                let split =
+                    shard_graph(&graph, &[], &BTreeMap::from([(id, Sharding::disjoint(number, cuts))])).unwrap();
                 assert_near(&compute(&split.graph).unwrap(), &want, &format!("{layer:?} along {axis:?}"));
             }
         }

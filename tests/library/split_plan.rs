@@ -14,11 +14,12 @@ use edgecut::{
     plan::{
         Candidate, DeviceId, Goal, Instance, Plan, PlanRequest,
         assemble::Network,
+        divided,
         file::Split,
         problem::{Cost, Device, Link, LinkId, Objective},
         search::Options,
         split::{
-            Choice, Halo, Ratios, SplitOptions, divided,
+            Choice, Halo, Ratios, SplitOptions,
             front::{front, within},
             met, solve,
         },
@@ -311,7 +312,7 @@ def @main(%x: Tensor[(1, 3, 96, 96), float32], %w1: Tensor[(32, 3, 3, 3), float3
                 let mut splits = fused.splits.clone();
                 let at = tiled(&mut splits);
                 change(&mut splits[at].tiles);
-                let refused = divided(&graph, &splits).unwrap_err().to_string();
+                let refused = divided(&graph, &[], &splits).unwrap_err().to_string();
                 assert!(refused.contains("expected as many tiles as shares"), "{refused}");
             }
         });
@@ -410,7 +411,7 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     // A plan file whose first layer is cut elsewhere is refused.
     let mut splits = found.splits.clone();
     splits.retain(|split| graph.operator(split.operator).name != "nn.dense");
-    let refused = divided(&graph, &splits).unwrap_err().to_string();
+    let refused = divided(&graph, &[], &splits).unwrap_err().to_string();
     assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
 }
 

@@ -21,7 +21,7 @@ use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{DType, Graph, Operator, OperatorId, Origin, TensorType, units::Bytes};
 use edgecut_onnx as onnx;
 use edgecut_ops::passes::retype::BindDim;
-use edgecut_plan::{PlanSet, schedule::apply_schedules, split::divided};
+use edgecut_plan::{PlanSet, planned_graph};
 use edgecut_relay as relay;
 use edgecut_relay::{Fault, ImportError, ImportOptions, Params, ParseMode};
 use edgecut_session::run::{DeployOptions, deploy};
@@ -156,9 +156,8 @@ pub fn plan(bytes: &[u8]) {
     assert!(matches!(written, Ok(true)), "{written:?}");
     let Some((graph, cluster)) = &*SUBJECT else { return };
     for plan in plans.plans() {
-        let Ok(split) = divided(graph, &plan.splits) else { continue };
-        let Ok(written) = apply_schedules(&split, &plan.schedules) else { continue };
-        if let Ok(deployment) = deploy(&written.graph, plan, cluster, &DeployOptions::new(1, &Default::default())) {
+        let Ok(graph) = planned_graph(graph, plan) else { continue };
+        if let Ok(deployment) = deploy(&graph, plan, cluster, &DeployOptions::new(1, &Default::default())) {
             assert!(deployment.setups.iter().all(|setup| setup.check().is_ok()));
         }
     }

@@ -47,6 +47,7 @@ pub use judge::{
 pub use plan_file::{
     file::{self, Plan},
     plan_set::PlanSet,
+    planned_graph::{self, divided, planned_graph},
     schedule, stages, table,
 };
 pub use problem::{

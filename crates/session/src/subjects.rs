@@ -7,7 +7,7 @@ use std::{
 };
 
 use edgecut_agent::{LinkTable, results::file::RunResults};
-use edgecut_plan::{GroupNames, Plan, PlanSet, schedule::apply_schedules, split::divided};
+use edgecut_plan::{GroupNames, Plan, PlanSet, planned_graph};
 use edgecut_profile::{ProfileRow, reader};
 use edgecut_report::subject::{Content, FrontPoint, MeasuredRun, PlanSubject, PlannedModel, Subject};
 
@@ -173,8 +173,7 @@ fn planned_model(path: &Path, plan: &Plan, events: &Events) -> Result<PlannedMod
     let whole = model.import.graph;
     let groups = ModelGroups::of(&whole, plan.granularity);
     let names = GroupNames::of(&whole, &groups.groups, &groups.names);
-    let split = divided(&whole, &plan.splits).map_err(|error| error.to_string())?;
-    let graph = apply_schedules(&split, &plan.schedules).map_err(|error| error.to_string())?.graph;
+    let graph = planned_graph(&whole, plan).map_err(|error| error.to_string())?;
     Ok(PlannedModel { graph, names })
 }
 

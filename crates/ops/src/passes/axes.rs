@@ -3,7 +3,7 @@
 use edgecut_graph::{Graph, Operator};
 
 use crate::{
-    passes::{carried::carried_axes, composite_axes::composite_axes, declared::declared_axes, shard::SplitError},
+    passes::{carried::carried_axes, composite_axes::Composite, declared::declared_axes, shard::SplitError},
     split::SplitAxis,
 };
 
@@ -18,7 +18,10 @@ pub fn axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
 
 fn own_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     match &operator.decomposition {
-        Some(decomposition) => composite_axes(operator, decomposition),
+        Some(decomposition) => {
+            let Some(composite) = Composite::of(operator, decomposition) else { return Vec::new() };
+            composite.result_axes().into_iter().chain(composite.sums()).collect()
+        }
         None => declared_axes(graph, operator),
     }
 }

@@ -5,7 +5,7 @@
 //! something else on the slices: if no attributes describe the shard, or if the operator generates a tensor whose elements depend
 //! on their position.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use edgecut_graph::{Attr, Graph, Operator};
 
@@ -24,57 +24,77 @@ use crate::{
 /// operators after it.
 const MAX_TENSORS: usize = 512;
 
-/// The axes along which `operator`, which `decomposition` computes, can be split into at least two shards.
-pub(super) fn composite_axes(operator: &Operator, decomposition: &Arc<Graph>) -> Vec<SplitAxis> {
-    let inner = &**decomposition;
-    let is_known = inner.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
-    // The importer's own attributes have a dot in their names.
-    let mut stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
-    let is_small = inner.tensors().len() <= MAX_TENSORS && inner.outputs.len() <= MAX_TENSORS;
-    if !is_small || !is_known || !stated.all(|name| composite_attr(name).is_some()) {
-        return Vec::new();
-    }
-    let Some(first) = inner.outputs.first() else { return Vec::new() };
-    let declared = |(_, part)| declared_axes(inner, part).into_iter().map(Arc::new).collect();
-    let axes: Vec<Vec<Arc<SplitAxis>>> = inner.operators().map(declared).collect();
-    let rank = inner.tensor(*first).ty.shape.rank();
-    let split = |axis| composite_axis(operator, decomposition, &axes, axis);
-    (0..rank).filter_map(split).filter(|split| split.size > split.grain).collect()
+/// A composite operator whose splits are sought.
+pub(super) struct Composite<'a> {
+    pub operator: &'a Operator,
+    pub decomposition: &'a Arc<Graph>,
+    /// The split axes of the decomposition's operators.
+    pub axes: Vec<Vec<Arc<SplitAxis>>>,
 }
 
-/// The split along `axis` of the first result.
-fn composite_axis(
-    operator: &Operator,
-    decomposition: &Arc<Graph>,
-    axes: &[Vec<Arc<SplitAxis>>],
-    axis: usize,
-) -> Option<SplitAxis> {
-    let inner = &**decomposition;
-    let size = inner.tensor(*inner.outputs.first()?).ty.shape.get(axis)?.get()?;
-    let (sides, propagation) = result_axes(inner, axes, axis, size)?;
-    let mut split = SplitAxis::new(Join::Axis(sides), size, operator.operands().count()).grain(propagation.grain);
-    for (index, input) in inner.inputs().enumerate() {
-        match &propagation.demands[input.0 as usize] {
-            Some(Demand::Range { axis, steps }) => {
-                *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
-            }
-            Some(Demand::Whole) => {}
-            // The decomposition does not read the operand, but an engine may check its size.
-            None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,
-            None => {}
+impl<'a> Composite<'a> {
+    /// `operator`, which `decomposition` computes; `None` if it cannot be split at all.
+    pub fn of(operator: &'a Operator, decomposition: &'a Arc<Graph>) -> Option<Composite<'a>> {
+        let inner = &**decomposition;
+        let is_known = inner.tensors().all(|(_, tensor)| tensor.ty.shape.fixed().is_some());
+        // The importer's own attributes have a dot in their names.
+        let mut stated = operator.attrs.iter().map(|(name, _)| name).filter(|name| !name.contains('.'));
+        let is_small = inner.tensors().len() <= MAX_TENSORS && inner.outputs.len() <= MAX_TENSORS;
+        if !is_small || !is_known || !stated.all(|name| composite_attr(name).is_some()) {
+            return None;
         }
+        let declared = |(_, part)| declared_axes(inner, part).into_iter().map(Arc::new).collect();
+        Some(Composite { operator, decomposition, axes: inner.operators().map(declared).collect() })
     }
-    if split.operands.iter().all(Option::is_none) {
-        return None;
+
+    /// The axes of its results along which it can be split into at least two shards.
+    pub fn result_axes(&self) -> Vec<SplitAxis> {
+        let Some(first) = self.decomposition.outputs.first() else { return Vec::new() };
+        let rank = self.decomposition.tensor(*first).ty.shape.rank();
+        (0..rank).filter_map(|axis| self.result_axis(axis)).filter(|split| split.size > split.grain).collect()
     }
-    let split_operator = |choice: Option<(Arc<SplitAxis>, Vec<RangeFn>)>| {
-        choice.map(|(axis, steps)| OperatorSplit { axis, map: chained(steps) })
-    };
-    let operators: Vec<Option<OperatorSplit>> = propagation.choices.into_iter().map(split_operator).collect();
-    let rank = inner.tensor(*inner.outputs.first()?).ty.shape.rank();
-    let mut split = with_attrs(split, operator, inner, &operators, (axis, rank))?;
-    split.decomposition = Some(Arc::new(DecompositionSplit { graph: decomposition.clone(), operators }));
-    Some(split)
+
+    /// The split along `axis` of the first result.
+    fn result_axis(&self, axis: usize) -> Option<SplitAxis> {
+        let shape = &self.decomposition.tensor(*self.decomposition.outputs.first()?).ty.shape;
+        let size = shape.get(axis)?.get()?;
+        let (sides, propagation) = result_axes(self.decomposition, &self.axes, (axis, size))?;
+        self.split(Join::Axis(sides), propagation, Some((axis, shape.rank())))
+    }
+
+    /// The split whose shards read what `propagation` found; `None` if no shard computes it by the operator's name. `along` is
+    /// the axis of the first result and its rank; `None` for a sum.
+    pub fn split(
+        &self,
+        join: Join,
+        propagation: RangePropagation<'_>,
+        along: Option<(usize, usize)>,
+    ) -> Option<SplitAxis> {
+        let (operator, inner) = (self.operator, &**self.decomposition);
+        let count = operator.operands().count();
+        let mut split = SplitAxis::new(join, propagation.size, count).grain(propagation.grain);
+        for (index, input) in inner.inputs().enumerate() {
+            match &propagation.demands[input.0 as usize] {
+                Some(Demand::Range { axis, steps }) => {
+                    *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
+                }
+                Some(Demand::Whole) => {}
+                // The decomposition does not read the operand, but an engine may check its size.
+                None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,
+                None => {}
+            }
+        }
+        if split.operands.iter().all(Option::is_none) {
+            return None;
+        }
+        let split_operator = |choice: Option<(Arc<SplitAxis>, Vec<RangeFn>)>| {
+            choice.map(|(axis, steps)| OperatorSplit { axis, map: chained(steps) })
+        };
+        let operators: Vec<Option<OperatorSplit>> = propagation.choices.into_iter().map(split_operator).collect();
+        let mut split = with_attrs(split, operator, inner, &operators, along)?;
+        split.decomposition = Some(Arc::new(DecompositionSplit { graph: self.decomposition.clone(), operators }));
+        Some(split)
+    }
 }
 
 /// The axis of each result that is split along with `axis` of the first, `None` for a result that every shard computes whole; and
@@ -82,17 +102,18 @@ fn composite_axis(
 fn result_axes<'a>(
     inner: &'a Graph,
     axes: &'a [Vec<Arc<SplitAxis>>],
-    axis: usize,
-    size: u64,
+    (axis, size): (usize, u64),
 ) -> Option<(Vec<Option<usize>>, RangePropagation<'a>)> {
     let mut sides = vec![Some(axis)];
     let mut propagation = RangePropagation::of(inner, axes, size, &sides)?;
     for output in &inner.outputs[1..] {
         let shape = &inner.tensor(*output).ty.shape;
-        let others = (0..shape.rank()).filter(|other| *other != axis).map(Some);
-        let fits =
-            |side: &Option<usize>| side.is_none_or(|side| shape.get(side).is_some_and(|n| n.get() == Some(size)));
-        let tried = [Some(axis)].into_iter().chain(others).chain([None]).filter(fits);
+        let is_along = |side: &usize| shape.get(*side).is_some_and(|n| n.get() == Some(size));
+        let sides_by_size = |same: bool| {
+            let all = [axis].into_iter().chain((0..shape.rank()).filter(|other| *other != axis));
+            all.filter(move |side| *side < shape.rank() && is_along(side) == same).map(Some)
+        };
+        let tried = sides_by_size(true).chain([None]).chain(sides_by_size(false));
         let (side, found) = tried.into_iter().find_map(|side| {
             let all: Vec<Option<usize>> = sides.iter().copied().chain([side]).collect();
             Some((side, RangePropagation::of(inner, axes, size, &all)?))
@@ -104,22 +125,25 @@ fn result_axes<'a>(
 }
 
 /// `split` with the attributes of `operator` that differ in a shard. `None` if no value of one describes the shard. `along` is the
-/// axis of the first result and its rank.
+/// axis of the first result and its rank; `None` for a sum.
 fn with_attrs(
     mut split: SplitAxis,
     operator: &Operator,
     inner: &Graph,
     operators: &[Option<OperatorSplit>],
-    along: (usize, usize),
+    along: Option<(usize, usize)>,
 ) -> Option<SplitAxis> {
+    let length = |range: &Range<u64>| Attr::Int((range.end - range.start) as i64);
     for (name, value) in operator.attrs.iter() {
         let Some(meaning) = composite_attr(name) else { continue };
         match meaning {
-            CompositeAttr::Columns if along.0 + 1 == along.1 => {
-                split = split.attr("N", |range| Attr::Int((range.end - range.start) as i64));
+            CompositeAttr::Columns if along.is_some_and(|(axis, rank)| axis + 1 == rank) => {
+                split = split.attr("N", length);
             }
-            CompositeAttr::Heads(name) if is_of_heads(along) => split = of_heads(split, name, value)?,
-            CompositeAttr::SizesOfHeads if is_of_heads(along) => return None,
+            CompositeAttr::Reduction if along.is_none() => split = split.attr("K", length),
+            CompositeAttr::Heads(_) | CompositeAttr::SizesOfHeads if along.is_none() => return None,
+            CompositeAttr::Heads(name) if along.is_some_and(is_of_heads) => split = of_heads(split, name, value)?,
+            CompositeAttr::SizesOfHeads if along.is_some_and(is_of_heads) => return None,
             _ => {}
         }
     }

@@ -6,13 +6,10 @@
 
 use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorId, constant_operators};
 
-use crate::{
-    passes::{
-        axes::axes,
-        rewriter::{ConstantRead, GraphRewriter, Role, ShardTensor, map_args, undefined},
-        shard::{ShardCall, Slice, SplitError},
-    },
-    split::Join,
+use crate::passes::{
+    axes::axes,
+    rewriter::{ConstantRead, GraphRewriter, Role, ShardTensor, map_args, undefined},
+    shard::{ShardCall, Slice, SplitError},
 };
 
 impl GraphRewriter<'_> {
@@ -109,8 +106,9 @@ fn whole(graph: &Graph, operator: &Operator) -> ShardCall {
 /// The shard of `operator` whose result number `index` is the slice `need` of the whole one; `None` if it has no such shard.
 fn sliced(graph: &Graph, operator: &Operator, index: usize, need: &Slice) -> Option<ShardCall> {
     let range = need.begin..need.end;
+    let ty = &graph.tensor(*operator.outputs.get(index)?).ty;
     let axis = axes(graph, operator).into_iter().find(|axis| {
-        let is_along = matches!(&axis.join, Join::Axis(outputs) if outputs.get(index) == Some(&Some(need.axis)));
+        let is_along = axis.along_output(index, ty) == Some(need.axis);
         let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
         is_along && on_grain(range.start) && on_grain(range.end)
     })?;
@@ -139,7 +137,7 @@ mod tests {
         let dense = graph.add_operator(Operator::new("nn.dense", operands), &[ty(&[6, 8])]);
         graph.outputs = graph.operator(dense).outputs.clone();
         for (axis, cuts, shapes) in [(0, vec![0, 2, 6], [[8, 4], [8, 4]]), (1, vec![0, 2, 8], [[2, 4], [6, 4]])] {
-            let made = shard_graph(&graph, &BTreeMap::from([(dense, Sharding::disjoint(axis, cuts))])).unwrap();
+            let made = shard_graph(&graph, &[], &BTreeMap::from([(dense, Sharding::disjoint(axis, cuts))])).unwrap();
             let copies = made.graph.operators().zip(&made.roles).filter(|((_, o), _)| o.name == "transpose");
             let found: Vec<(u32, Vec<u64>)> = copies
                 .map(|((_, operator), role)| {

@@ -3,15 +3,15 @@
 
 use std::{ops::Range, sync::Arc};
 
-use edgecut_graph::{Graph, Operator, Origin, TensorData, TensorId};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorData, TensorId};
 
-use crate::split::{Join, RangeFn, SplitAxis, gcd};
+use crate::split::{Join, RangeFn, SplitAxis, gcd, scaled};
 
 /// What shards need of each tensor, and how each operator is split.
 pub(super) struct RangePropagation<'a> {
     inner: &'a Graph,
     /// Length of the axis that is split.
-    size: u64,
+    pub size: u64,
     pub grain: u64,
     /// By tensor.
     pub demands: Vec<Option<Demand>>,
@@ -29,53 +29,84 @@ pub(super) enum Demand {
     },
 }
 
-impl RangePropagation<'_> {
+impl<'a> RangePropagation<'a> {
     /// Propagates a range of the axes `sides` of the first results. `None` if an operator cannot be split as its readers demand,
     /// or they demand different ranges of a tensor.
-    pub fn of<'a>(
+    pub fn of(
         inner: &'a Graph,
         axes: &[Vec<Arc<SplitAxis>>],
         size: u64,
         sides: &[Option<usize>],
     ) -> Option<RangePropagation<'a>> {
-        let mut propagation =
-            RangePropagation { inner, size, grain: 1, demands: Vec::new(), choices: vec![None; axes.len()] };
-        propagation.demands.resize_with(inner.tensors().len(), || None);
+        let mut propagation = RangePropagation::new(inner, size);
         for (output, side) in inner.outputs.iter().zip(sides) {
-            let demand = |axis: usize| Demand::Range { axis, steps: Vec::new() };
-            propagation.require(*output, side.map_or(Demand::Whole, demand))?;
+            let demand = match *side {
+                Some(axis) => propagation.part_of_result(*output, axis)?,
+                None => Demand::Whole,
+            };
+            propagation.require(*output, demand)?;
         }
-        let operators: Vec<_> = inner.operators().zip(axes).collect();
+        propagation.propagate(axes)?;
+        Some(propagation)
+    }
+
+    /// Nothing is demanded yet.
+    pub fn new(inner: &'a Graph, size: u64) -> RangePropagation<'a> {
+        let (mut demands, mut choices) = (Vec::new(), Vec::new());
+        demands.resize_with(inner.tensors().len(), || None);
+        choices.resize_with(inner.operators().len(), || None);
+        RangePropagation { inner, size, grain: 1, demands, choices }
+    }
+
+    /// Propagates the demands so far to the inputs. `None` as of [`RangePropagation::of`].
+    pub fn propagate(&mut self, axes: &[Vec<Arc<SplitAxis>>]) -> Option<()> {
+        let operators: Vec<_> = self.inner.operators().zip(axes).collect();
         for ((id, operator), axes) in operators.into_iter().rev() {
-            match propagation.required(operator)? {
+            match self.required(operator)? {
                 Required::Nothing => {}
                 Required::Whole => {
-                    operator.operands().try_for_each(|operand| propagation.require(operand, Demand::Whole))?;
+                    operator.operands().try_for_each(|operand| self.require(operand, Demand::Whole))?;
                 }
                 Required::Range(outputs, steps) => {
                     let is_along = |axis: &&Arc<SplitAxis>| match &axis.join {
                         Join::Axis(of) => outputs.iter().all(|(index, axis)| of.get(*index) == Some(&Some(*axis))),
                         Join::Sum => false,
                     };
-                    let axis = axes.iter().find(is_along)?.clone();
-                    propagation.refine(&steps, &axis)?;
-                    for (operand, access) in operator.operands().zip(&axis.operands) {
-                        propagation.require(
-                            operand,
-                            match access {
-                                None => Demand::Whole,
-                                Some(access) => {
-                                    let steps = steps.iter().chain([&access.map]).cloned().collect();
-                                    Demand::Range { axis: access.axis, steps }
-                                }
-                            },
-                        )?;
-                    }
-                    propagation.choices[id.0 as usize] = Some((axis, steps));
+                    self.choose(id, axes.iter().find(is_along)?, steps)?;
                 }
             }
         }
-        Some(propagation)
+        Some(())
+    }
+
+    /// Splits operator `id` along `axis`, in the ranges that `steps` map the shard's range to.
+    pub fn choose(&mut self, id: OperatorId, axis: &Arc<SplitAxis>, steps: Vec<RangeFn>) -> Option<()> {
+        self.refine(&steps, axis)?;
+        for (operand, access) in self.inner.operator(id).operands().zip(&axis.operands) {
+            let demand = match access {
+                None => Demand::Whole,
+                Some(access) => {
+                    let steps = steps.iter().chain([&access.map]).cloned().collect();
+                    Demand::Range { axis: access.axis, steps }
+                }
+            };
+            self.require(operand, demand)?;
+        }
+        self.choices[id.0 as usize] = Some((axis.clone(), steps));
+        Some(())
+    }
+
+    /// A shard's part of `axis` of a result, in proportion to its part of the first one's. Refines the grain to whole
+    /// positions. `None` if only the whole axis has them.
+    fn part_of_result(&mut self, result: TensorId, axis: usize) -> Option<Demand> {
+        let size = self.inner.tensor(result).ty.shape.get(axis)?.get()?;
+        let mut steps: Vec<RangeFn> = Vec::new();
+        if size != self.size {
+            let whole = self.size / gcd(size, self.size);
+            self.grain = self.grain.checked_mul(whole / gcd(self.grain, whole))?;
+            steps.push(Arc::new(scaled(size, self.size)));
+        }
+        (self.grain < self.size || size == self.size).then_some(Demand::Range { axis, steps })
     }
 
     /// The demand of later operators for the results of `operator`; `None` if some are needed whole and others in part, or
@@ -103,7 +134,7 @@ impl RangePropagation<'_> {
 
     /// Adds a demand for `tensor`. `None` if it contradicts an earlier one, or `tensor` is a constant that is not uniform along
     /// the axis: the operator generates it itself, always from position 0.
-    fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
+    pub fn require(&mut self, tensor: TensorId, demand: Demand) -> Option<()> {
         if let (Origin::Constant(data), Demand::Range { axis, .. }) = (&self.inner.tensor(tensor).origin, &demand)
             && !is_uniform(data, *axis)
         {

@@ -6,11 +6,11 @@ use std::{collections::HashMap, ops::Range};
 
 use smol_str::{SmolStr, format_smolstr};
 
-use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, TensorId, TensorType, Type};
+use edgecut_graph::{Arg, Attr, Attrs, Graph, Operator, OperatorId, Origin, StatePair, TensorId, TensorType, Type};
 
 use crate::{
     def::{Call, TypeError},
-    passes::shard::{Shard, Slice, SplitError},
+    passes::shard::{Shard, Slice, SplitError, resize},
     registry::lookup,
 };
 
@@ -20,6 +20,8 @@ pub struct Sharded {
     pub graph: Graph,
     /// By operator of `graph`: its role.
     pub roles: Vec<Role>,
+    /// The states of `graph`.
+    pub states: Vec<StatePair>,
 }
 
 /// The role of an operator in a rewritten graph.
@@ -85,11 +87,12 @@ pub(crate) struct ConstantRead {
 }
 
 impl GraphRewriter<'_> {
-    /// Copies the inputs, parameters and constants of `original`.
-    pub fn new(original: &Graph) -> GraphRewriter<'_> {
+    /// Copies the inputs, parameters and constants of `original`. Inputs that have one of `layouts` become an
+    /// input for each shard.
+    pub fn new<'a>(original: &'a Graph, layouts: &HashMap<TensorId, ShardLayout>) -> GraphRewriter<'a> {
         let mut rewriter = GraphRewriter {
             original,
-            out: Sharded { graph: Graph::new(), roles: Vec::new() },
+            out: Sharded { graph: Graph::new(), roles: Vec::new(), states: Vec::new() },
             shards: vec![Vec::new(); original.tensors().len()],
             layouts: vec![ShardLayout::Whole; original.tensors().len()],
             own: None,
@@ -98,12 +101,27 @@ impl GraphRewriter<'_> {
             copies: HashMap::new(),
         };
         for (id, tensor) in original.tensors() {
-            if !matches!(tensor.origin, Origin::Operator { .. }) {
+            if let Some(ShardLayout::Concat { axis, ranges }) = layouts.get(&id) {
+                rewriter.split_input(id, *axis, ranges);
+            } else if !matches!(tensor.origin, Origin::Operator { .. }) {
                 let new = rewriter.out.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
                 rewriter.shards[id.0 as usize] = vec![ShardTensor { tensor: new, producer: None }];
             }
         }
         rewriter
+    }
+
+    /// Adds an input for each of `ranges` of `axis` of the input `id`.
+    fn split_input(&mut self, id: TensorId, axis: usize, ranges: &[Range<u64>]) {
+        let original = self.original.tensor(id);
+        for range in ranges {
+            let slice = Slice { axis, begin: range.start, end: range.end };
+            let mut ty = original.ty.clone();
+            resize(&mut ty, axis, slice.end - slice.begin);
+            let new = self.out.graph.add_tensor(sliced(&original.name, &slice), ty, Origin::Input);
+            self.shards[id.0 as usize].push(ShardTensor { tensor: new, producer: None });
+        }
+        self.layouts[id.0 as usize] = ShardLayout::Concat { axis, ranges: ranges.to_vec() };
     }
 
     /// Copies an operator unsplit.

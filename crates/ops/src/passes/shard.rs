@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use edgecut_graph::{Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType, Type};
+use edgecut_graph::{
+    Arg, Attrs, Dim, Graph, Operator, OperatorId, Origin, StateError, TensorData, TensorId, TensorType, Type,
+};
 
 use crate::{
     def::{Call, TypeError},
@@ -67,6 +69,8 @@ pub enum SplitError {
     )]
     Carried { op: String, shards: usize, operand: usize },
     #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
     Operands(#[from] TypeError),
 }
 
@@ -116,7 +120,9 @@ impl SplitAxis {
             if let Join::Axis(axes) = &self.join
                 && let Some(Some(axis)) = axes.get(index)
             {
-                resize(&mut expected, *axis, end - begin);
+                let size = expected.shape.get(*axis).and_then(|d| d.get()).unwrap_or(self.size);
+                let part = self.part_of(size, range);
+                resize(&mut expected, *axis, part.end - part.start);
             }
             let same = found.dtype == expected.dtype && found.shape.fixed() == expected.shape.fixed();
             if !same {
@@ -202,7 +208,7 @@ fn shortened(data: &TensorData, axis: usize, ty: &TensorType) -> Option<TensorDa
 }
 
 /// Sets the size of a dimension and keeps its integer type.
-fn resize(ty: &mut TensorType, axis: usize, size: u64) {
+pub(crate) fn resize(ty: &mut TensorType, axis: usize, size: u64) {
     if let Some(dim) = ty.shape.get_mut(axis) {
         *dim = if matches!(dim, Dim::Wide(_)) { Dim::Wide(size) } else { Dim::Known(size) };
     }

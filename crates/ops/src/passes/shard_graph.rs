@@ -3,77 +3,49 @@
 //! The result is an ordinary graph with the same results, so engines, agents and the planner need no notion of shards. A
 //! shard whose operand is exactly one other shard's result reads that; one that needs more (the halo of a sliding window)
 //! reads the rest as a slice of the neighbour's result. Where shards are overlapping tiles, they have computed halos themselves.
-//! What depends on parameters alone is copied for each shard that reads it.
+//! What depends on parameters alone is copied for each shard that reads it. A state that shards read and compute in parts becomes
+//! a state for each of them.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
-use edgecut_graph::{Graph, Operator, OperatorId, TensorId};
+use edgecut_graph::{Graph, Operator, OperatorId, StatePair, TensorId};
 
-pub use crate::passes::rewriter::{Role, Sharded};
+pub use crate::passes::{
+    rewriter::{Role, Sharded},
+    sharding::Sharding,
+};
 use crate::{
     passes::{
         axes::axis,
         rewriter::{GraphRewriter, ShardLayout, ShardTensor, map_args},
         shard::{Shard, SplitError},
+        split_state::{SplitState, split_states},
     },
     split::{Carried, Join, SplitAxis},
 };
 
-/// How one operator is split into shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sharding {
-    /// Index into the operator's [`axes`](crate::passes::axes::axes).
-    pub axis: usize,
-    /// Shard boundaries in ascending order, from 0 to the size of the axis.
-    pub cuts: Vec<u64>,
-    /// What each shard computes: all between its boundaries and, of its neighbours' shares, what shards of later operators
-    /// need and would otherwise receive (fused tiles: Zhao et al., DeepThings, TCAD 2018). Empty if no shard computes more
-    /// than its share.
-    pub tiles: Vec<Range<u64>>,
-}
-
-impl Sharding {
-    /// Shards that compute nothing twice.
-    pub fn disjoint(axis: usize, cuts: Vec<u64>) -> Sharding {
-        Sharding { axis, cuts, tiles: Vec::new() }
-    }
-
-    /// What each shard computes.
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        match self.tiles.is_empty() {
-            true => self.cuts.windows(2).map(|w| w[0]..w[1]).collect(),
-            false => self.tiles.clone(),
-        }
-    }
-
-    /// Whether the boundaries are on the grain of `axis`, and the tiles are as many, contain the shares, and differ.
-    pub fn fits(&self, axis: &SplitAxis) -> bool {
-        let cuts = &self.cuts;
-        let on_grain = |at: &u64| at.is_multiple_of(axis.grain) || *at == axis.size;
-        let ascending = cuts.windows(2).all(|w| w[0] < w[1]);
-        let ends = cuts.first() == Some(&0) && cuts.last() == Some(&axis.size);
-        let contains = |(tile, share): (&Range<u64>, &[u64])| tile.start <= share[0] && share[1] <= tile.end;
-        let tiles = self.tiles.is_empty()
-            || axis.join != Join::Sum
-                && self.tiles.len() + 1 == cuts.len()
-                && self.tiles.iter().zip(cuts.windows(2)).all(contains)
-                && self.tiles.iter().all(|tile| on_grain(&tile.start) && on_grain(&tile.end) && tile.end <= axis.size)
-                && self.tiles.windows(2).all(|w| w[0].start <= w[1].start && w[0].end <= w[1].end && w[0] != w[1]);
-        ascending && ends && cuts.iter().all(on_grain) && tiles
-    }
-}
-
 /// Splits the operators in `shardings`; the others stay whole, but for those that depend on parameters alone: each of their
-/// readers has a copy.
+/// readers has a copy. `states` are those of `graph`.
 ///
 /// # Errors
-/// If an operator cannot be split as specified.
-pub fn shard_graph(graph: &Graph, shardings: &BTreeMap<OperatorId, Sharding>) -> Result<Sharded, SplitError> {
+/// If an operator cannot be split as specified, or `states` are no states of `graph`.
+pub fn shard_graph(
+    graph: &Graph,
+    states: &[StatePair],
+    shardings: &BTreeMap<OperatorId, Sharding>,
+) -> Result<Sharded, SplitError> {
     if shardings.is_empty() {
         let whole = |(operator, _)| Role::Compute(Shard { operator, index: 0 });
-        return Ok(Sharded { graph: graph.clone(), roles: graph.operators().map(whole).collect() });
+        let roles = graph.operators().map(whole).collect();
+        return Ok(Sharded { graph: graph.clone(), roles, states: states.to_vec() });
     }
-    let mut rewriter = GraphRewriter::new(graph);
+    let split = split_states(graph, &graph.states(states)?, shardings);
+    let layout = |state: &SplitState| (state.tensors.input, state.layout());
+    let layouts: HashMap<TensorId, ShardLayout> = split.iter().map(layout).collect();
+    let mut rewriter = GraphRewriter::new(graph, &layouts);
     rewriter.copy_constants();
     for (id, operator) in graph.operators() {
         if rewriter.is_copied_operator(id) {
@@ -84,10 +56,17 @@ pub fn shard_graph(graph: &Graph, shardings: &BTreeMap<OperatorId, Sharding>) ->
             None => rewriter.keep(id, operator)?,
         }
     }
+    let is_split = |output: &TensorId| split.iter().any(|state| state.tensors.output == *output);
     for output in &graph.outputs {
+        if is_split(output) {
+            let shards = rewriter.shards[output.0 as usize].iter().map(|shard| shard.tensor);
+            rewriter.out.graph.outputs.extend(shards);
+            continue;
+        }
         let new = rewriter.read(*output, None, Role::Output)?;
         rewriter.out.graph.outputs.push(new);
     }
+    rewriter.out.states = rewriter.states(states, &split);
     Ok(rewriter.out)
 }
 
@@ -104,6 +83,7 @@ impl GraphRewriter<'_> {
             });
         }
         let ranges = sharding.ranges();
+        let layouts = self.result_layouts(operator, &axis, &ranges);
         let carried = axis.carried.map(|carried| self.partial_sums(operator, carried, ranges.len())).transpose()?;
         for (index, range) in (0u32..).zip(&ranges) {
             let shard = Shard { operator: id, index };
@@ -124,27 +104,59 @@ impl GraphRewriter<'_> {
             })?;
             let types = call.apply(&mut copy);
             let outputs = self.add(copy, &types, Role::Compute(shard));
-            for (old, new) in operator.outputs.iter().zip(outputs) {
+            for ((old, new), layout) in operator.outputs.iter().zip(outputs).zip(&layouts) {
+                let range = match layout {
+                    ShardLayout::Concat { ranges, .. } => ranges.get(index as usize).unwrap_or(range),
+                    ShardLayout::Whole | ShardLayout::Partial => range,
+                };
                 let name = format!("{}[{}..{}]", self.original.tensor(*old).name, range.start, range.end);
                 self.out.graph.tensor_mut(new).name = name.into();
                 self.shards[old.0 as usize].push(ShardTensor { tensor: new, producer: Some(shard) });
             }
         }
         self.own = None;
-        for (index, output) in operator.outputs.iter().enumerate() {
-            let layout = match &axis.join {
-                Join::Sum => ShardLayout::Partial,
-                Join::Axis(axes) => match axes.get(index).copied().flatten() {
-                    Some(axis) => ShardLayout::Concat { axis, ranges: ranges.clone() },
-                    None => ShardLayout::Whole,
-                },
-            };
+        for (output, layout) in operator.outputs.iter().zip(layouts) {
             if layout == ShardLayout::Whole {
                 self.shards[output.0 as usize].truncate(1);
             }
             self.layouts[output.0 as usize] = layout;
         }
         Ok(())
+    }
+
+    /// How the results of `operator` are represented when shards compute `ranges` of `axis`.
+    fn result_layouts(&self, operator: &Operator, axis: &SplitAxis, ranges: &[Range<u64>]) -> Vec<ShardLayout> {
+        let layout = |(index, output): (usize, &TensorId)| match &axis.join {
+            Join::Sum => ShardLayout::Partial,
+            Join::Axis(axes) => match axes.get(index).copied().flatten() {
+                Some(along) => {
+                    let shape = &self.original.tensor(*output).ty.shape;
+                    let size = shape.get(along).and_then(|dim| dim.get()).unwrap_or(axis.size);
+                    let ranges = ranges.iter().map(|range| axis.part_of(size, range)).collect();
+                    ShardLayout::Concat { axis: along, ranges }
+                }
+                None => ShardLayout::Whole,
+            },
+        };
+        operator.outputs.iter().enumerate().map(layout).collect()
+    }
+
+    /// `states` of the original graph as those of the rewritten one.
+    fn states(&self, states: &[StatePair], split: &[SplitState]) -> Vec<StatePair> {
+        let named = |id: TensorId| self.out.graph.tensor(id).name.clone();
+        let of_shards = |state: &SplitState| {
+            let [inputs, outputs] = [state.tensors.input, state.tensors.output].map(|id| &self.shards[id.0 as usize]);
+            let pair = |(input, output): (&ShardTensor, &ShardTensor)| StatePair {
+                input: named(input.tensor),
+                output: named(output.tensor),
+            };
+            inputs.iter().zip(outputs).map(pair).collect::<Vec<_>>()
+        };
+        let of = |pair: &StatePair| {
+            let split = split.iter().find(|state| self.original.tensor(state.tensors.input).name == pair.input);
+            split.map_or_else(|| vec![pair.clone()], of_shards)
+        };
+        states.iter().flat_map(of).collect()
     }
 
     /// The operand whose partial sums `operator` passes on, and the partial sum of each of its `shards`.

@@ -34,7 +34,7 @@ pub struct TiledSegment {
 /// If a segment cannot be tiled as specified, or a tile reads no element of some operand.
 pub fn tile_graph(axes: &SplitAxes<'_>, segments: &[TiledSegment]) -> Result<Sharded, SplitError> {
     let graph = axes.graph;
-    let mut rewriter = GraphRewriter::new(graph);
+    let mut rewriter = GraphRewriter::new(graph, &HashMap::new());
     for segment in segments {
         match segment.tiles {
             1 => whole_segment(&mut rewriter, graph, &segment.operators)?,

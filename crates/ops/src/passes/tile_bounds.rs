@@ -152,14 +152,18 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
             Some(required) => required,
             // No member reads it: it is a result of the segment.
             None => {
-                let index = axis_index(split, 0, self.axis)?;
+                let index = axis_index(axes.graph, operator, split, (0, self.axis))?;
                 (index, equal_ranges(split[index].size, split[index].grain, self.tiles))
             }
         };
         let axis = &split[index];
-        let Join::Axis(outputs) = &axis.join else { return None };
+        if axis.join == Join::Sum {
+            return None;
+        }
+        let along = |(index, output): (usize, &TensorId)| axis.along_output(index, &axes.graph.tensor(*output).ty);
+        let outputs: Vec<Option<usize>> = operator.outputs.iter().enumerate().map(along).collect();
         let mut read_outside = false;
-        for (output, along) in operator.outputs.iter().zip(outputs.iter().copied().chain(std::iter::repeat(None))) {
+        for (output, along) in operator.outputs.iter().zip(&outputs) {
             let outside = axes.is_read_outside(*output, &self.members);
             if (outside || self.required.contains_key(output)) && along.is_none() {
                 return None;
@@ -182,7 +186,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
             return None;
         }
         self.require_operands(operator, axis, &ranges)?;
-        self.ranges.insert(id, TileRanges { index, size: axis.size, ranges, outputs: outputs.clone() });
+        self.ranges.insert(id, TileRanges { index, size: axis.size, ranges, outputs });
         Some(())
     }
 
@@ -196,7 +200,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
                 None => {}
                 Some(Required::Whole) => return None,
                 Some(Required::Ranges { axis, ranges }) => {
-                    let index = axis_index(split, output, *axis)?;
+                    let index = axis_index(self.axes.graph, operator, split, (output, *axis))?;
                     required = match required {
                         None => Some((index, ranges.clone())),
                         Some((before, hull)) if before == index => Some((index, hulls(&hull, ranges))),
@@ -236,12 +240,10 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
     }
 }
 
-/// Index of the split axis whose shards are ranges of `axis` of output number `output`.
-fn axis_index(axes: &[SplitAxis], output: usize, axis: usize) -> Option<usize> {
-    axes.iter().position(|split| match &split.join {
-        Join::Axis(outputs) => outputs.get(output) == Some(&Some(axis)),
-        Join::Sum => false,
-    })
+/// Index of the one of `axes` of `operator` whose shards are ranges of `axis` of output number `output`.
+fn axis_index(graph: &Graph, operator: &Operator, axes: &[SplitAxis], (output, axis): (usize, usize)) -> Option<usize> {
+    let ty = &graph.tensor(*operator.outputs.get(output)?).ty;
+    axes.iter().position(|split| split.along_output(output, ty) == Some(axis))
 }
 
 /// Ranges of equal length, the last ones shorter or empty: inner tiles are then identical computations.

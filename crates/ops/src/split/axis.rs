@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use edgecut_graph::{Attr, Graph};
+use edgecut_graph::{Attr, Graph, TensorType};
 
 use super::linear::Carried;
 
@@ -44,7 +44,8 @@ pub struct OperatorSplit {
 /// How shard results combine to the result of the whole operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Join {
-    /// Concatenated along this axis of each output; `None` for an output that every shard computes whole.
+    /// Concatenated along this axis of each output, of which a shard computes a range in proportion to its own: see
+    /// [`SplitAxis::part_of`]. `None` for an output that every shard computes whole.
     Axis(Vec<Option<usize>>),
     /// Added elementwise: each shard reduces over a range of the reduction axis.
     Sum,
@@ -91,7 +92,7 @@ impl SplitAxis {
     pub(crate) fn scaled(self, index: usize, axis: usize, times: u64, per: u64) -> SplitAxis {
         let (times, per) = (times.max(1), per.max(1));
         let grain = per / gcd(times, per);
-        self.access(index, axis, move |range| range.start * times / per..range.end * times / per).grain(grain)
+        self.access(index, axis, scaled(times, per)).grain(grain)
     }
 
     /// A shard's attribute `key` is `value` of its range.
@@ -109,6 +110,22 @@ impl SplitAxis {
         let grain = grain.max(1);
         self.grain = self.grain / gcd(self.grain, grain) * grain;
         self
+    }
+
+    /// The positions that the shard of `range` computes of an axis of an output that has `size` positions. Heads of keys and
+    /// the columns of attention's result, for example, are split alike, but are not as many.
+    pub fn part_of(&self, size: u64, range: &Range<u64>) -> Range<u64> {
+        match size == self.size {
+            true => range.clone(),
+            false => scaled(size, self.size)(range),
+        }
+    }
+
+    /// The axis along which output number `index` of `ty` is concatenated, if its positions are those of this axis.
+    pub fn along_output(&self, index: usize, ty: &TensorType) -> Option<usize> {
+        let Join::Axis(outputs) = &self.join else { return None };
+        let along = outputs.get(index).copied().flatten()?;
+        (ty.shape.get(along)?.get()? == self.size).then_some(along)
     }
 
     /// Shard boundaries, from 0 to the size, that divide the axis in about these fractions (of any sum), rounded to
@@ -138,6 +155,12 @@ impl std::fmt::Debug for SplitAxis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SplitAxis({:?}, {} by {})", self.join, self.size, self.grain)
     }
+}
+
+/// Maps a range to the one whose ends are `times / per` of its own.
+pub(crate) fn scaled(times: u64, per: u64) -> impl Fn(&Range<u64>) -> Range<u64> + Send + Sync + 'static {
+    let at = move |position: u64| (u128::from(position) * u128::from(times) / u128::from(per.max(1))) as u64;
+    move |range| at(range.start)..at(range.end)
 }
 
 /// Greatest common divisor, at least 1.

@@ -8,6 +8,8 @@ pub(crate) enum CompositeAttr {
     SizeIndependent,
     /// The number of columns: the last axis of the result.
     Columns,
+    /// The length of the reduction axis.
+    Reduction,
     /// The number of heads that the channels of the result consist of: the attribute's name.
     Heads(&'static str),
     /// The numbers of channels of all heads, in a list.
@@ -65,10 +67,10 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
             "transBatchA",
             "transBatchB",
             "unidirectional",
-            "K",
         ],
     ),
     (CompositeAttr::Columns, &["N"]),
+    (CompositeAttr::Reduction, &["K"]),
     (CompositeAttr::Heads("kv_num_heads"), &["kv_num_heads"]),
     (CompositeAttr::Heads("num_heads"), &["num_heads"]),
     (CompositeAttr::Heads("q_num_heads"), &["q_num_heads"]),

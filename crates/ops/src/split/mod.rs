@@ -12,7 +12,7 @@ pub(crate) mod composite_attrs;
 pub(crate) mod linear;
 pub(crate) mod rules;
 
-pub(crate) use axis::gcd;
 pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis};
+pub(crate) use axis::{gcd, scaled};
 pub use linear::{Carried, Linearity};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

@@ -189,6 +189,7 @@ impl Candidate {
         let (model, seed) = (instance.model.clone(), goal.search.seed);
         let mut plan = Plan::new(problem, &self.solution, model, instance.granularity, seed);
         plan.splits.clone_from(&self.splits);
+        plan.states.clone_from(&self.expanded.states);
         plan.cluster.clone_from(&instance.cluster);
         check::plan(problem, &plan)?;
         plan.rules.clone_from(&instance.rules);

@@ -55,6 +55,10 @@ pub struct Plan {
     /// made into shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<Split>,
+    /// The states of the graph that is planned: those of the model, with one for each shard of a state that is split. Each
+    /// stays on the devices that read it: it is no input and no output of a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<StatePair>,
     /// What devices compute in other steps, to need less memory: the operators that `groups` and `transfers` refer to are
     /// those of the graph with these written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +86,7 @@ pub struct ModelRef {
     /// The `.npz` file whose contents decided branches and sizes of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
-    /// Its states. Each stays on the devices that read it: it is no input and no output of a run.
+    /// Its states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<StatePair>,
 }

@@ -49,6 +49,7 @@ impl Plan {
         };
         let mut plan = Plan {
             version: VERSION,
+            states: model.states.clone(),
             model,
             cluster: None,
             granularity,

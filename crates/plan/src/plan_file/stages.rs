@@ -42,7 +42,7 @@ pub fn stages(plan: &Plan, graph: &Graph) -> Result<Vec<Stage>, StageError> {
     let placed = Placed {
         plan,
         graph,
-        states: graph.states(&plan.model.states)?,
+        states: graph.states(&plan.states)?,
         device_of: devices_of_operators(plan, graph)?,
         consumers: graph.consumers(),
     };

@@ -19,7 +19,7 @@ use crate::{
         part_name::part_name,
     },
 };
-use edgecut_graph::{Graph, OperatorId, TensorId, units::Bytes};
+use edgecut_graph::{Graph, OperatorId, StatePair, TensorId, units::Bytes};
 use edgecut_ops::{
     is_view,
     passes::{
@@ -33,6 +33,8 @@ use edgecut_ops::{
 pub struct Expanded {
     /// In which every shard is an operator.
     pub graph: Graph,
+    /// The states of `graph`.
+    pub states: Vec<StatePair>,
     /// The groups of `graph`; shards can only run on the devices that they were made for.
     pub problem: Problem,
     /// For each group of the problem the group of the request that it is, or is a shard of; `None` for slices of inputs
@@ -101,7 +103,7 @@ impl PlanRequest<'_> {
     pub fn expand(&self, choices: &Choices) -> Result<Expanded, SplitError> {
         let instance = &*self.instance;
         let (divisions, homes) = instance.divided(choices);
-        let made = shard_graph(instance.split_options.graph, &divisions)?;
+        let made = shard_graph(instance.split_options.graph, &instance.model.states, &divisions)?;
         let Parts { first, shards: parts, last } = instance.parts(&made);
         let free = vec![Some(Cost::default()); instance.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
@@ -143,14 +145,14 @@ impl PlanRequest<'_> {
         of.resize(of.len() + last.len(), None);
         groups.extend(last.iter().map(|id| alone(id, instance.network.sink)));
         let network = instance.network.clone();
-        let states = &instance.model.states;
         let Goal { objective, targets, .. } = self.goal;
-        let mut problem = assemble(&made.graph, states, groups, network, is_view, objective, targets);
+        let mut problem = assemble(&made.graph, &made.states, groups, network, is_view, objective, targets);
         sliced_weights(&made.graph, &mut problem);
         packed_weights(&mut problem, &of);
         let homes = homes.into_iter().map(|(group, (_, homes))| (group, homes.into_iter().map(|h| h.0).collect()));
         let homes = homes.collect();
-        Ok(Expanded { graph: made.graph, problem, within: of.clone(), of, divisions, homes, shards, joined })
+        let (graph, states) = (made.graph, made.states);
+        Ok(Expanded { graph, states, problem, within: of.clone(), of, divisions, homes, shards, joined })
     }
 }
 

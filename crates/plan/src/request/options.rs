@@ -213,11 +213,13 @@ impl<'a> SplitOptions<'a> {
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
         let last = group.last()?;
         let axis = self.axes.get(last)?.get(base.axis)?;
-        let Join::Axis(sides) = &axis.join else { return None };
         let shares = base.ranges();
         let mut tiles = shares.clone();
-        let outputs = self.graph.operator(*last).outputs.iter().zip(sides);
-        for (output, side) in outputs.filter_map(|(output, side)| Some((*output, (*side)?))) {
+        let outputs = self.graph.operator(*last).outputs.iter().enumerate();
+        let along = |(index, output): (usize, &TensorId)| {
+            Some((*output, axis.along_output(index, &self.graph.tensor(*output).ty)?))
+        };
+        for (output, side) in outputs.filter_map(along) {
             for (reader, division) in readers {
                 for reads in self.reads_of(*reader, division, output, side) {
                     for (tile, read) in tiles.iter_mut().zip(reads) {
@@ -274,10 +276,8 @@ impl<'a> SplitOptions<'a> {
                 let access = access.as_ref()?;
                 let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
                 let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
-                let is_same_axis = |axis: &SplitAxis| match &axis.join {
-                    Join::Axis(outputs) => outputs.get(index as usize) == Some(&Some(access.axis)),
-                    Join::Sum => false,
-                };
+                let ty = &self.graph.tensor(tensor).ty;
+                let is_same_axis = |axis: &SplitAxis| axis.along_output(index as usize, ty) == Some(access.axis);
                 let axes = self.axes.get(&operator)?;
                 let number = axes.iter().position(is_same_axis)?;
                 let wanted = covering(number, &axes[number], &read(shares), read(division.ranges()))?;

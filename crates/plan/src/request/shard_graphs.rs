@@ -55,7 +55,7 @@ pub fn fractions(graph: &Graph, operators: &[OperatorId], fractions: &[f64]) -> 
             if found.iter().any(|other| (other.axis, other.share) == (option.axis, share)) {
                 continue;
             }
-            let Ok(made) = shard_graph(&group, &divisions) else { continue };
+            let Ok(made) = shard_graph(&group, &[], &divisions) else { continue };
             let first = made.graph.operators().zip(&made.roles).filter(|(_, role)| {
                 matches!(role, Role::Compute(Shard { index: 0, .. }) | Role::Prepare(Shard { index: 0, .. }))
             });

@@ -26,7 +26,7 @@ mod search;
 pub mod solve;
 pub(crate) mod strategy;
 
-pub use self::solve::{divided, met, nearest, reevaluate, solve};
+pub use self::solve::{met, nearest, reevaluate, solve};
 pub use crate::request::{
     choice::{self, Choice, Choices, Halo},
     costs::{self, Proportional, Shard, ShardCosts},

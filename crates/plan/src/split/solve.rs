@@ -1,11 +1,5 @@
 //! The best placement with splits, by the strategies of `split/strategy`.
 
-use edgecut_graph::Graph;
-use edgecut_ops::passes::{
-    shard::SplitError,
-    shard_graph::{Sharding, shard_graph},
-};
-
 use super::{
     bound::{bound_by, bounds, is_relaxed, proof},
     strategy::STRATEGIES,
@@ -13,7 +7,6 @@ use super::{
 use crate::{
     candidate::{Candidate, strategy::Progress},
     judge::{no_plan::NoPlan, solution::evaluate},
-    plan_file::file::Split,
     request::{PlanRequest, choice::Choices},
 };
 
@@ -67,16 +60,4 @@ pub fn reevaluate(request: &PlanRequest<'_>, candidate: &Candidate) -> Result<Ca
     let mut candidate = Candidate { solution, expanded, ..candidate.clone() };
     bound_by(request, &mut candidate)?;
     Ok(candidate)
-}
-
-/// The graph that a plan with `splits` is of, made from the model's.
-///
-/// # Errors
-/// If the splits were made for another graph.
-pub fn divided(graph: &Graph, splits: &[Split]) -> Result<Graph, SplitError> {
-    let division = |split: &Split| {
-        let Split { operator, axis, cuts, tiles, .. } = split.clone();
-        (operator, Sharding { axis, cuts, tiles })
-    };
-    Ok(shard_graph(graph, &splits.iter().map(division).collect())?.graph)
 }

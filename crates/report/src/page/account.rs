@@ -34,5 +34,5 @@ pub(crate) fn problem(graph: &Graph, plan: &Plan) -> Option<Problem> {
         sink: plan.sink,
     };
     let groups = plan.groups.iter().map(group).collect();
-    Some(assemble(graph, &plan.model.states, groups, network, is_view, plan.objective, plan.targets))
+    Some(assemble(graph, &plan.states, groups, network, is_view, plan.objective, plan.targets))
 }

@@ -95,6 +95,7 @@ pub(super) fn plan() -> Plan {
         in_flight: None,
         transfer: TransferFormat::default(),
         splits: Vec::new(),
+        states: Vec::new(),
         schedules: Vec::new(),
         groups: vec![
             group(0, "nn.conv2d", 0, 0.0, 10.0),

@@ -16,7 +16,7 @@ mod parts;
 use std::path::Path;
 
 use edgecut_graph::{Graph, OperatorId};
-use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
+use edgecut_plan::{Plan, planned_graph};
 use edgecut_relay::print::print_graph;
 use edgecut_report::dot::dot;
 
@@ -132,8 +132,7 @@ fn planned(path: &Path, plan: &Plan, options: &ModelOptions, events: &Events) ->
         return Err(Error::BadInput(what.into()));
     }
     if !plan.splits.is_empty() || !plan.schedules.is_empty() {
-        let split = divided(&model.import.graph, &plan.splits).map_err(Error::bad_input)?;
-        model.import.graph = apply_schedules(&split, &plan.schedules).map_err(Error::bad_input)?.graph;
+        model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
     }
     Ok(model)
 }

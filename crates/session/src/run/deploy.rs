@@ -86,7 +86,7 @@ pub fn deploy(
         let own = cut.iter().filter(|stage| stage.device == device);
         stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
     }
-    let states = graph.states(&plan.model.states).map_err(StageError::from)?;
+    let states = graph.states(&plan.states).map_err(StageError::from)?;
     let is_operand = |id: &TensorId| states.iter().any(|state| state.input == *id);
     let is_result = |id: &TensorId| states.iter().any(|state| state.output == *id);
     let kept = values.states(graph, &states);

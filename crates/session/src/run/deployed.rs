@@ -13,7 +13,7 @@ use edgecut_agent::{
 };
 use edgecut_engine::EngineError;
 use edgecut_graph::{Graph, StatePair, TensorData, TensorId};
-use edgecut_plan::{Plan, schedule::apply_schedules, split::divided};
+use edgecut_plan::{Plan, planned_graph};
 
 use crate::{
     Error, Model, Site,
@@ -28,7 +28,7 @@ pub struct Deployed<'a> {
     model: &'a Model,
     graph: Graph,
     deployment: Arc<Deployment>,
-    /// Inputs and outputs that stay on the agents.
+    /// Inputs and outputs that stay on the agents: the model's, and those of the plan's graph.
     states: Vec<StatePair>,
     /// The contents of inputs that are not given, and of parameters that are outputs.
     defaults: BTreeMap<TensorId, TensorData>,
@@ -42,9 +42,8 @@ impl Site {
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
-        let split = divided(model.graph(), &plan.splits).map_err(Error::bad_input)?;
-        let graph = apply_schedules(&split, &plan.schedules).map_err(Error::bad_input)?.graph;
-        let contents = model.contents(&graph)?.beginning(&plan.model.states)?;
+        let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
+        let contents = model.contents(&graph)?.beginning(plan.model.states.iter().chain(&plan.states))?;
         let given = contents.given();
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
@@ -70,7 +69,8 @@ impl Site {
             LoadedDeployment::load(deployment.clone(), agents, given, expected).await.map_err(run_error)
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
-        Ok(Deployed { site: self, model, graph, deployment, states: plan.model.states.clone(), defaults, loaded })
+        let states = plan.model.states.iter().chain(&plan.states).cloned().collect();
+        Ok(Deployed { site: self, model, graph, deployment, states, defaults, loaded })
     }
 }
 
@@ -97,15 +97,15 @@ impl Deployed<'_> {
     pub(super) fn step(&self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error> {
         let graph = &self.graph;
         for (name, data) in inputs {
+            if self.states.iter().any(|state| state.input == *name) {
+                return Err(given_state(name));
+            }
             let input = graph.inputs().map(|id| graph.tensor(id)).find(|tensor| tensor.name == *name);
             let Some(input) = input else {
                 let names: Vec<&str> = graph.inputs().map(|id| graph.tensor(id).name.as_str()).collect();
                 let what = format!("the model has no input `{name}`; its inputs are {}", names.join(", "));
                 return Err(Error::BadInput(what.into()));
             };
-            if self.states.iter().any(|state| state.input == *name) {
-                return Err(given_state(name));
-            }
             if !data.ty().is_instance_of(&input.ty) {
                 let what = format!("input `{name}` is of type {}, {} was given", input.ty, data.ty());
                 return Err(Error::BadInput(what.into()));

@@ -15,7 +15,7 @@ use edgecut_agent::{
 };
 use edgecut_engine::{EngineChoice, EngineError, EngineOptions};
 use edgecut_graph::{DeviceName, Graph, TensorData};
-use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, schedule::apply_schedules, split::divided};
+use edgecut_plan::{Plan, Stop, file::DevicePlan, pipeline_depth, planned_graph};
 use edgecut_report::timeline::run::trace;
 
 use super::{
@@ -198,11 +198,9 @@ impl<'a> Execution<'a> {
         model: &Model,
         runs: Runs<'a>,
     ) -> Result<Execution<'a>, Error> {
-        let split = divided(&model.import.graph, &plan.splits);
         let is_decided = model.selected;
-        let split = split.map_err(|error| unfit(runs.about.name, is_decided, &error))?;
-        let written = apply_schedules(&split, &plan.schedules);
-        let graph = written.map_err(|error| unfit(runs.about.name, is_decided, &error))?.graph;
+        let graph = planned_graph(&model.import.graph, plan);
+        let graph = graph.map_err(|error| unfit(runs.about.name, is_decided, &error))?;
         Ok(Execution { site, options, plan, graph, runs, is_decided })
     }
 
@@ -213,7 +211,8 @@ impl<'a> Execution<'a> {
         each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
     ) -> Result<Option<Interruption>, Error> {
         let (events, runtime) = (&self.site.events, &self.site.runtime);
-        let contents = model.contents(&self.graph)?.beginning(&self.plan.model.states)?;
+        let contents =
+            model.contents(&self.graph)?.beginning(self.plan.model.states.iter().chain(&self.plan.states))?;
         let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
         let is_stream = self.options.throughput && self.plan.model.states.is_empty();
         let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };

@@ -55,7 +55,7 @@ pub(super) fn rewritten(
         ..CostedGroup::on(unit.device, devices, unit.name.clone(), unit.operators.clone(), unit.cost)
     };
     let groups = units.iter().map(group).collect();
-    let (states, network) = (&instance.model.states, instance.network.clone());
+    let (states, network) = (&expanded.states, instance.network.clone());
     let mut problem = assemble(&written.graph, states, groups, network, is_view, goal.objective, goal.targets);
     // Of weights that a shard slices only the slice counts: the problem before knows.
     let old = &expanded.problem;

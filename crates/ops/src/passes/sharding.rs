@@ -1,0 +1,49 @@
+//! How one operator is split into shards.
+
+use std::ops::Range;
+
+use crate::split::{Join, SplitAxis};
+
+/// How one operator is split into shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharding {
+    /// Index into the operator's [`axes`](crate::passes::axes::axes).
+    pub axis: usize,
+    /// Shard boundaries in ascending order, from 0 to the size of the axis.
+    pub cuts: Vec<u64>,
+    /// What each shard computes: all between its boundaries and, of its neighbours' shares, what shards of later operators
+    /// need and would otherwise receive (fused tiles: Zhao et al., DeepThings, TCAD 2018). Empty if no shard computes more
+    /// than its share.
+    pub tiles: Vec<Range<u64>>,
+}
+
+impl Sharding {
+    /// Shards that compute nothing twice.
+    pub fn disjoint(axis: usize, cuts: Vec<u64>) -> Sharding {
+        Sharding { axis, cuts, tiles: Vec::new() }
+    }
+
+    /// What each shard computes.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        match self.tiles.is_empty() {
+            true => self.cuts.windows(2).map(|w| w[0]..w[1]).collect(),
+            false => self.tiles.clone(),
+        }
+    }
+
+    /// Whether the boundaries are on the grain of `axis`, and the tiles are as many, contain the shares, and differ.
+    pub fn fits(&self, axis: &SplitAxis) -> bool {
+        let cuts = &self.cuts;
+        let on_grain = |at: &u64| at.is_multiple_of(axis.grain) || *at == axis.size;
+        let ascending = cuts.windows(2).all(|w| w[0] < w[1]);
+        let ends = cuts.first() == Some(&0) && cuts.last() == Some(&axis.size);
+        let contains = |(tile, share): (&Range<u64>, &[u64])| tile.start <= share[0] && share[1] <= tile.end;
+        let tiles = self.tiles.is_empty()
+            || axis.join != Join::Sum
+                && self.tiles.len() + 1 == cuts.len()
+                && self.tiles.iter().zip(cuts.windows(2)).all(contains)
+                && self.tiles.iter().all(|tile| on_grain(&tile.start) && on_grain(&tile.end) && tile.end <= axis.size)
+                && self.tiles.windows(2).all(|w| w[0].start <= w[1].start && w[0].end <= w[1].end && w[0] != w[1]);
+        ascending && ends && cuts.iter().all(on_grain) && tiles
+    }
+}
