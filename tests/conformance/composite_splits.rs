@@ -47,6 +47,7 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_fused_matmul_of_batches", &[0, 1, 2]),
     ("ms_grouped_attention_of_a_prompt", &[0]),
     ("ms_grouped_attention_of_a_step", &[0]),
+    ("ms_grouped_attention_of_a_packed_projection", &[2]),
     ("ms_grouped_attention_of_separate_projections", &[2]),
     ("ms_matmul_of_4_bits", &[0, 1]),
     ("ms_matmul_of_4_bits_with_flat_zero_points", &[0, 1, 2]),

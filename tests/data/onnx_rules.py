@@ -241,6 +241,8 @@ ms("grouped_attention_of_a_prompt", "GroupQueryAttention", [image(2, 5, 64), ima
    constants={"total": np.array(5, np.int32), **tables}, outputs=3)
 ms("grouped_attention_of_a_step", "GroupQueryAttention", [image(2, 1, 128), None, None, image(2, 2, 6, 16), image(2, 2, 6, 16), np.array([6, 6], np.int32), "total", "cos", "sin"], grouped,
    constants={"total": np.array(7, np.int32), **tables}, outputs=3)
+ms("grouped_attention_of_a_packed_projection", "GroupQueryAttention", [image(1, 2, 320), None, None, image(1, 4, 8, 16), image(1, 4, 8, 16), np.array([5], np.int32), "total", "cos", "sin"],
+   {**grouped, "num_heads": 12, "kv_num_heads": 4}, constants={"total": np.array(6, np.int32), **tables}, outputs=3)
 ms("grouped_attention_of_separate_projections", "GroupQueryAttention", [image(1, 2, 192), image(1, 2, 64), image(1, 2, 64), image(1, 4, 8, 16), image(1, 4, 8, 16), np.array([5], np.int32), "total", "cos", "sin"],
    {**grouped, "num_heads": 12, "kv_num_heads": 4}, constants={"total": np.array(6, np.int32), **tables}, outputs=3)
 

@@ -12,7 +12,8 @@ use edgecut_graph::{Attr, Graph, Operator};
 use crate::{
     passes::{
         declared::declared_axes,
-        range_propagation::{Demand, RangePropagation, chained, samples},
+        range_maps::{chained, samples},
+        range_propagation::{Demand, RangePropagation},
     },
     split::{
         AccessMap, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis,
@@ -76,8 +77,10 @@ impl<'a> Composite<'a> {
         for (index, input) in inner.inputs().enumerate() {
             match &propagation.demands[input.0 as usize] {
                 Some(Demand::Range { axis, steps }) => {
-                    *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, map: chained(steps.clone()) });
+                    let map = chained(steps.clone());
+                    *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, packing: None, map });
                 }
+                Some(Demand::Parts(access)) => *split.operands.get_mut(index)? = Some(access.clone()),
                 Some(Demand::Whole) => {}
                 // The decomposition does not read the operand, but an engine may check its size.
                 None if inner.tensor(input).ty.shape.elements() != Some(1) => return None,

@@ -67,3 +67,58 @@ impl Composite<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{Attr, Attrs, DType, Operator, Origin, TensorType};
+
+    use super::*;
+
+    /// The reduction axes of a product x (2, 8) × w (6, 8) with `calls` after it: each an operator of the last result and, if it
+    /// has one, of a further operand of that shape.
+    fn sums(calls: &[(&'static str, Option<&'static [u64]>)], attrs: Vec<(&'static str, Attr)>) -> Vec<(u64, u64)> {
+        let ty = |shape: &[u64]| TensorType::of(DType::F32, shape);
+        let mut inner = Graph::new();
+        let mut operands = [&[2, 8][..], &[6, 8]].map(|shape| inner.add_tensor("x", ty(shape), Origin::Input)).to_vec();
+        let product = inner.add_operator(Operator::new("nn.dense", operands.clone()), &[ty(&[2, 6])]);
+        let mut at = inner.operator(product).outputs[0];
+        for (name, other) in calls {
+            let other = other.map(|shape| inner.add_tensor("c", ty(shape), Origin::Input));
+            operands.extend(other);
+            let id = inner.add_operator(Operator::new(*name, [at].into_iter().chain(other)), &[ty(&[2, 6])]);
+            at = inner.operator(id).outputs[0];
+        }
+        inner.outputs = vec![at];
+        let mut graph = Graph::new();
+        let outer: Vec<TensorId> =
+            operands.iter().map(|id| graph.add_tensor("x", inner.tensor(*id).ty.clone(), Origin::Input)).collect();
+        let attrs: Attrs = attrs.into_iter().map(|(key, value)| (key.into(), value)).collect();
+        let operator = Operator::new("my.product", outer).with_attrs(attrs).with_decomposition(Arc::new(inner));
+        let id = graph.add_operator(operator, &[ty(&[2, 6])]);
+        let operator = graph.operator(id);
+        let Some(composite) = Composite::of(operator, operator.decomposition.as_ref().unwrap()) else {
+            return Vec::new();
+        };
+        let sums = composite.sums();
+        for sum in &sums {
+            let shard = sum.shard(&graph, operator, &(0..sum.size / 2)).unwrap();
+            assert_eq!(shard.types, [ty(&[2, 6])], "a partial sum of all of the result");
+            let slices = shard.operands.iter().take(2).map(|slice| slice.as_ref().map(|s| (s.axis, s.end)));
+            assert_eq!(slices.collect::<Vec<_>>(), [Some((1, 4)), Some((1, 4))]);
+            if operator.attrs.get("K").is_some() {
+                assert_eq!(shard.attrs.get("K"), Some(&Attr::Int(4)));
+            }
+        }
+        sums.iter().map(|sum| (sum.size, sum.grain)).collect()
+    }
+
+    #[test]
+    fn partial_sums_pass_through_what_is_linear_for_every_shard() {
+        assert_eq!(sums(&[], vec![]), [(8, 1)]);
+        assert_eq!(sums(&[], vec![("K", Attr::Int(8)), ("N", Attr::Int(6))]), [(8, 1)]);
+        assert_eq!(sums(&[("multiply", Some(&[6]))], vec![]), [(8, 1)]);
+        assert_eq!(sums(&[("add", Some(&[6]))], vec![]), [], "a bias would be added by every shard");
+        assert_eq!(sums(&[("nn.relu", None)], vec![]), [], "not linear");
+        assert_eq!(sums(&[], vec![("num_heads", Attr::Int(2))]), [], "what heads of a sum are is not known");
+    }
+}

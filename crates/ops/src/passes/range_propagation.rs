@@ -1,11 +1,17 @@
 //! Propagation of the range of a shard through a graph, from its results backwards to its inputs, along the split axes of its
 //! operators.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorData, TensorId};
 
-use crate::split::{Join, RangeFn, SplitAxis, gcd, scaled};
+use crate::{
+    passes::{
+        packed_parts::{PackedPart, PackedSplit, packed},
+        range_maps::{applied, samples},
+    },
+    split::{AccessMap, Join, RangeFn, SplitAxis, gcd, scaled},
+};
 
 /// What shards need of each tensor, and how each operator is split.
 pub(super) struct RangePropagation<'a> {
@@ -27,6 +33,8 @@ pub(super) enum Demand {
         axis: usize,
         steps: Vec<RangeFn>,
     },
+    /// A range of each of the parts that an axis of an input holds.
+    Parts(AccessMap),
 }
 
 impl<'a> RangePropagation<'a> {
@@ -61,6 +69,7 @@ impl<'a> RangePropagation<'a> {
     /// Propagates the demands so far to the inputs. `None` as of [`RangePropagation::of`].
     pub fn propagate(&mut self, axes: &[Vec<Arc<SplitAxis>>]) -> Option<()> {
         let operators: Vec<_> = self.inner.operators().zip(axes).collect();
+        let mut parts: Vec<PackedPart> = Vec::new();
         for ((id, operator), axes) in operators.into_iter().rev() {
             match self.required(operator)? {
                 Required::Nothing => {}
@@ -72,11 +81,22 @@ impl<'a> RangePropagation<'a> {
                         Join::Axis(of) => outputs.iter().all(|(index, axis)| of.get(*index) == Some(&Some(*axis))),
                         Join::Sum => false,
                     };
-                    self.choose(id, axes.iter().find(is_along)?, steps)?;
+                    match axes.iter().find(is_along) {
+                        Some(axis) => self.choose(id, axis, steps)?,
+                        None => parts.push(PackedPart::of(self.inner, id, &outputs, steps)?),
+                    }
                 }
             }
         }
-        Some(())
+        let inputs: BTreeSet<TensorId> = parts.iter().map(|part| part.input).collect();
+        inputs.into_iter().try_for_each(|input| {
+            let of_input = parts.iter().filter(|part| part.input == input).collect();
+            let PackedSplit { access, grain, slices } = packed(self.inner, of_input, (self.size, self.grain))?;
+            self.grain = grain;
+            self.require(input, Demand::Parts(access))?;
+            slices.into_iter().for_each(|(id, axis, steps)| self.choices[id.0 as usize] = Some((axis, steps)));
+            Some(())
+        })
     }
 
     /// Splits operator `id` along `axis`, in the ranges that `steps` map the shard's range to.
@@ -187,23 +207,4 @@ fn is_uniform(data: &TensorData, axis: usize) -> bool {
     };
     let is_repeated = |rows: &[u8]| rows.chunks(inner).all(|row| rows.starts_with(row));
     inner > 0 && all > 0 && data.bytes().chunks(all).all(is_repeated)
-}
-
-fn applied(steps: &[RangeFn], range: &Range<u64>) -> Range<u64> {
-    steps.iter().fold(range.clone(), |range, step| step(&range))
-}
-
-/// The composition of `steps`.
-pub(super) fn chained(steps: Vec<RangeFn>) -> RangeFn {
-    Arc::new(move |range| applied(&steps, range))
-}
-
-/// Ranges on the grain of an axis for which maps are compared: at both ends, in the middle, and the whole axis. Samples suffice,
-/// as each shard is checked when it is made.
-pub(super) fn samples(size: u64, grain: u64) -> Vec<Range<u64>> {
-    let steps = size.div_ceil(grain.max(1));
-    let mut cuts: Vec<u64> = [0, 1, steps / 2, steps.saturating_sub(1), steps].map(|at| (at * grain).min(size)).into();
-    cuts.dedup();
-    let pairs = cuts.iter().enumerate().flat_map(|(at, begin)| cuts[at + 1..].iter().map(|end| *begin..*end));
-    pairs.filter(|range| !range.is_empty()).collect()
 }

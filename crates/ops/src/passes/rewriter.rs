@@ -115,7 +115,7 @@ impl GraphRewriter<'_> {
     fn split_input(&mut self, id: TensorId, axis: usize, ranges: &[Range<u64>]) {
         let original = self.original.tensor(id);
         for range in ranges {
-            let slice = Slice { axis, begin: range.start, end: range.end };
+            let slice = Slice::new(axis, range.clone());
             let mut ty = original.ty.clone();
             resize(&mut ty, axis, slice.end - slice.begin);
             let new = self.out.graph.add_tensor(sliced(&original.name, &slice), ty, Origin::Input);
@@ -155,6 +155,11 @@ impl GraphRewriter<'_> {
         if self.is_copied(tensor) {
             return self.copy_constant(tensor, need, role);
         }
+        if let Some(slice) = need.filter(|slice| slice.packing.is_some())
+            && self.layouts[tensor.0 as usize] != ShardLayout::Whole
+        {
+            return self.read_parts(tensor, slice, role);
+        }
         let shards = self.shards[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
             ShardLayout::Whole => match shards.first() {
@@ -183,6 +188,28 @@ impl GraphRewriter<'_> {
         }
     }
 
+    /// A slice of an axis that holds several parts, of a tensor of which there are shards.
+    fn read_parts(&mut self, tensor: TensorId, need: &Slice, role: Role) -> Result<TensorId, SplitError> {
+        let name = self.name_of(tensor, Some(need));
+        let size = self.original.tensor(tensor).ty.shape.get(need.axis).and_then(|dim| dim.get());
+        let mut parts = Vec::new();
+        for part in need.parts(size.unwrap_or(0)) {
+            parts.push(self.read(tensor, Some(&part), role)?);
+        }
+        self.joined(parts, need.axis, &name, role)
+    }
+
+    /// The concatenation of `parts` along `axis`, as `name`.
+    fn joined(&mut self, parts: Vec<TensorId>, axis: usize, name: &str, role: Role) -> Result<TensorId, SplitError> {
+        match parts[..] {
+            [only] => Ok(only),
+            _ => {
+                let attrs = [("axis".into(), Attr::Int(axis as i64))].into_iter().collect();
+                self.call("concatenate", attrs, vec![Arg::Tuple(parts)], name, role)
+            }
+        }
+    }
+
     pub fn name_of(&self, tensor: TensorId, need: Option<&Slice>) -> SmolStr {
         let name = &self.original.tensor(tensor).name;
         need.map_or_else(|| name.clone(), |slice| sliced(name, slice))
@@ -205,7 +232,7 @@ impl GraphRewriter<'_> {
         let mut parts = Vec::new();
         for (index, piece) in cover(ranges, self.own, &(from..until)) {
             let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
-            let along = Slice { axis, begin: piece.start - range.start, end: piece.end - range.start };
+            let along = Slice::new(axis, piece.start - range.start..piece.end - range.start);
             let part = self.slice(*shard, Some(&along), role)?;
             let across = need.filter(|slice| slice.axis != axis);
             parts.push(match across {
@@ -216,13 +243,7 @@ impl GraphRewriter<'_> {
                 None => part,
             });
         }
-        match parts[..] {
-            [only] => Ok(only),
-            _ => {
-                let attrs = [("axis".into(), Attr::Int(axis as i64))].into_iter().collect();
-                self.call("concatenate", attrs, vec![Arg::Tuple(parts)], name, role)
-            }
-        }
+        self.joined(parts, axis, name, role)
     }
 
     /// A slice of one shard's tensor. Slices of results are attributed to the shard that produces them and shared by
@@ -243,22 +264,33 @@ impl GraphRewriter<'_> {
         if let Some(slice) = self.slices.get(&key).filter(|_| shared) {
             return Ok(*slice);
         }
-        let list = |n: u64| Attr::List([Attr::Int(n as i64)].into());
-        let attrs: Attrs = [
-            ("begin".into(), list(need.begin)),
-            ("end".into(), list(need.end)),
-            ("strides".into(), list(1)),
-            ("slice_mode".into(), Attr::Str("end".into())),
-            ("axes".into(), list(need.axis as u64)),
-        ]
-        .into_iter()
-        .collect();
-        let name = sliced(&self.out.graph.tensor(shard.tensor).name, need);
-        let slice = self.call("strided_slice", attrs, vec![Arg::Tensor(shard.tensor)], &name, role)?;
+        let size = tensor.ty.shape.get(need.axis).and_then(|dim| dim.get()).unwrap_or(0);
+        let name = sliced(&tensor.name, need);
+        let mut parts = Vec::new();
+        for part in need.parts(size) {
+            parts.push(self.strided(shard.tensor, &part, role)?);
+        }
+        let slice = self.joined(parts, need.axis, &name, role)?;
         if shared {
             self.slices.insert(key, slice);
         }
         Ok(slice)
+    }
+
+    /// Adds a slice of a tensor.
+    fn strided(&mut self, tensor: TensorId, slice: &Slice, role: Role) -> Result<TensorId, SplitError> {
+        let list = |n: u64| Attr::List([Attr::Int(n as i64)].into());
+        let attrs: Attrs = [
+            ("begin".into(), list(slice.begin)),
+            ("end".into(), list(slice.end)),
+            ("strides".into(), list(1)),
+            ("slice_mode".into(), Attr::Str("end".into())),
+            ("axes".into(), list(slice.axis as u64)),
+        ]
+        .into_iter()
+        .collect();
+        let name = sliced(&self.out.graph.tensor(tensor).name, slice);
+        self.call("strided_slice", attrs, vec![Arg::Tensor(tensor)], &name, role)
     }
 
     /// Adds a call of the operator `op` with a single result, called `name`.
@@ -311,7 +343,8 @@ fn cover(ranges: &[Range<u64>], own: Option<usize>, wanted: &Range<u64>) -> Vec<
 
 /// The name of a slice of the tensor `name`, which no other slice of it has.
 fn sliced(name: &str, slice: &Slice) -> SmolStr {
-    format_smolstr!("{name}[{}:{}..{}]", slice.axis, slice.begin, slice.end)
+    let by_unit = if slice.packing.is_some() { " by unit" } else { "" };
+    format_smolstr!("{name}[{}:{}..{}{by_unit}]", slice.axis, slice.begin, slice.end)
 }
 
 /// The arguments of `operator` with every operand replaced by `read` of it and its entry in `needs`.

@@ -9,7 +9,7 @@ use edgecut_graph::{
 use crate::{
     def::{Call, TypeError},
     registry::lookup,
-    split::{DecompositionSplit, Join, SplitAxis},
+    split::{DecompositionSplit, Join, Packing, SplitAxis},
 };
 
 /// One shard of an operator, by number. An operator that is not split is its own shard 0.
@@ -44,8 +44,28 @@ impl ShardCall {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
     pub axis: usize,
+    /// If the axis holds several parts: the range is counted by unit.
+    pub packing: Option<Packing>,
     pub begin: u64,
     pub end: u64,
+}
+
+impl Slice {
+    /// The positions `range` of `axis`.
+    pub fn new(axis: usize, range: Range<u64>) -> Slice {
+        Slice { axis, packing: None, begin: range.start, end: range.end }
+    }
+
+    /// The slices that, one after the other, are this one of a tensor that has `size` positions along the axis.
+    pub fn parts(&self, size: u64) -> Vec<Slice> {
+        match &self.packing {
+            None => vec![self.clone()],
+            Some(packing) => {
+                let ranges = packing.ranges(size, self.begin, self.end).into_iter();
+                ranges.filter(|range| !range.is_empty()).map(|range| Slice::new(self.axis, range)).collect()
+            }
+        }
+    }
 }
 
 /// Why an operator cannot be split as requested.
@@ -90,9 +110,9 @@ impl SplitAxis {
         let mut sliced = Vec::with_capacity(self.operands.len());
         for (index, (tensor, access)) in operator.operands().zip(&self.operands).enumerate() {
             let mut ty = graph.tensor(tensor).ty.clone();
-            let slice = access.as_ref().map(|access| {
-                let range = (access.map)(range);
-                Slice { axis: access.axis, begin: range.start, end: range.end }
+            let slice = access.as_ref().map(|access| Slice {
+                packing: access.packing.clone(),
+                ..Slice::new(access.axis, (access.map)(range))
             });
             let slice =
                 slice.filter(|s| ty.shape.get(s.axis).and_then(|d| d.get()) != Some(s.end - s.begin.min(s.end)));
@@ -162,7 +182,7 @@ impl DecompositionSplit {
                     Join::Sum => None,
                 });
                 let size = along.and_then(|axis| whole.tensor(*output).ty.shape.get(axis)?.get());
-                let slice = along.zip(inner.clone()).map(|(axis, r)| Slice { axis, begin: r.start, end: r.end });
+                let slice = along.zip(inner.clone()).map(|(axis, range)| Slice::new(axis, range));
                 slices.insert(*output, slice.filter(|slice| size != Some(slice.end.saturating_sub(slice.begin))));
             }
             calls.push(call);

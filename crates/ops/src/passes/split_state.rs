@@ -63,9 +63,68 @@ fn split_state(
     let ranges: Vec<Range<u64>> = shards.iter().map(|range| split.part_of(size, range)).collect();
     let is_own = |access: &Option<AccessMap>| {
         let reads = |access: &AccessMap| shards.iter().map(|range| (access.map)(range)).eq(ranges.iter().cloned());
-        access.as_ref().is_some_and(|access| access.axis == along && reads(access))
+        access.as_ref().is_some_and(|access| access.packing.is_none() && access.axis == along && reads(access))
     };
     let mut accesses = operator.operands().zip(&split.operands).filter(|(operand, _)| *operand == state.input);
     let is_split = accesses.all(|(_, access)| is_own(access));
     is_split.then_some((id, SplitState { tensors: state, axis: along, ranges }))
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{DType, Operator, Origin, StatePair, TensorType};
+
+    use super::*;
+    use crate::passes::shard_graph::{Role, shard_graph};
+
+    /// `next = h + x`, where `h` is a state; and `more`, if it has a name, of `h` and `x` too.
+    fn graph(more: Option<&str>) -> (Graph, [StatePair; 1]) {
+        let ty = TensorType::of(DType::F32, &[4]);
+        let mut graph = Graph::new();
+        let [h, x] = ["h", "x"].map(|name| graph.add_tensor(name, ty.clone(), Origin::Input));
+        let names = ["add"].into_iter().chain(more);
+        for name in names {
+            let id = graph.add_operator(Operator::new(name, [h, x]), std::slice::from_ref(&ty));
+            graph.outputs.extend(graph.operator(id).outputs.clone());
+        }
+        let next = graph.outputs[0];
+        graph.tensor_mut(next).name = "next".into();
+        (graph, ["h=next".parse().unwrap()])
+    }
+
+    #[test]
+    fn each_shard_has_its_range_of_a_state() {
+        let (graph, states) = graph(None);
+        let cuts = BTreeMap::from([(OperatorId(0), Sharding::disjoint(0, vec![0, 1, 4]))]);
+        let made = shard_graph(&graph, &states, &cuts).unwrap();
+        let pairs: Vec<String> = made.states.iter().map(StatePair::to_string).collect();
+        assert_eq!(pairs, ["h[0:0..1]=next[0..1]", "h[0:1..4]=next[1..4]"]);
+        assert_eq!(made.graph.states(&made.states).map(|states| states.len()), Ok(2));
+        let shapes = made.graph.inputs().map(|id| made.graph.tensor(id).ty.shape.fixed().unwrap()[0]);
+        assert_eq!(shapes.collect::<Vec<_>>(), [1, 3, 4], "x is sliced, h is not");
+        assert_eq!(made.graph.outputs.len(), 2);
+        assert!(made.roles.iter().all(|role| *role != Role::Output), "nothing joins the state");
+        let none = shard_graph(&graph, &states, &BTreeMap::new()).unwrap();
+        assert_eq!((&none.graph, &none.states[..]), (&graph, &states[..]));
+    }
+
+    #[test]
+    fn states_that_others_read_or_shards_do_not_match_stay_whole() {
+        let whole = |(graph, states): (Graph, [StatePair; 1]), cuts: Sharding| {
+            let made = shard_graph(&graph, &states, &BTreeMap::from([(OperatorId(0), cuts)])).unwrap();
+            made.states == states
+        };
+        let cuts = || Sharding::disjoint(0, vec![0, 2, 4]);
+        assert!(!whole(graph(None), cuts()));
+        assert!(whole(graph(Some("multiply")), cuts()), "another reader");
+        assert!(whole(graph(None), Sharding { tiles: vec![0..3, 2..4], ..cuts() }), "overlapping tiles");
+        let (mut returned, states) = graph(None);
+        let input = returned.inputs().next().unwrap();
+        returned.outputs.push(input);
+        assert!(whole((returned, states), cuts()), "an output that is the state before");
+        let (graph, _) = graph(None);
+        let other = ["x=nothing".parse().unwrap()];
+        let refused = shard_graph(&graph, &other, &BTreeMap::from([(OperatorId(0), cuts())])).unwrap_err();
+        assert!(refused.to_string().contains("no output `nothing`"), "{refused}");
+    }
 }

@@ -167,7 +167,7 @@ impl TileWriter<'_, '_, '_> {
                 else {
                     return Err(undefined(tensor));
                 };
-                self.rewriter.slice(own, Some(&Slice { axis, begin, end }), role)
+                self.rewriter.slice(own, Some(&Slice::new(axis, begin..end)), role)
             }
             (need, _) => self.rewriter.slice(own, need, role),
         }

@@ -132,7 +132,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
         let split = self.tile(id, tile);
         let access = move |index: usize| {
             let (axis, range) = split?;
-            Some((axis.operands.get(index)?.as_ref()?, range))
+            Some((axis.operands.get(index)?.as_ref().filter(|access| access.packing.is_none())?, range))
         };
         graph.operator(id).operands().enumerate().filter_map(move |(index, tensor)| {
             let range = access(index).map(|(access, range)| {
@@ -221,7 +221,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
             if self.axes.graph.producer(tensor).is_some_and(|producer| self.members.contains(&producer)) {
                 return None;
             }
-            let read = match access {
+            let read = match access.as_ref().filter(|access| access.packing.is_none()) {
                 None => Required::Whole,
                 Some(access) => {
                     Required::Ranges { axis: access.axis, ranges: ranges.iter().map(&*access.map).collect() }

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use edgecut_graph::{Attr, Graph, TensorType};
 
-use super::linear::Carried;
+use super::{linear::Carried, packing::Packing};
 
 /// An axis along which a call can be split: an axis of its results, or a reduction axis.
 ///
@@ -56,6 +56,8 @@ pub enum Join {
 pub struct AccessMap {
     /// The operand's axis.
     pub axis: usize,
+    /// If the axis holds several parts: ranges of it are counted by unit.
+    pub packing: Option<Packing>,
     pub map: RangeFn,
 }
 
@@ -82,7 +84,7 @@ impl SplitAxis {
         map: impl Fn(&Range<u64>) -> Range<u64> + Send + Sync + 'static,
     ) -> SplitAxis {
         if let Some(operand) = self.operands.get_mut(index) {
-            *operand = Some(AccessMap { axis, map: Arc::new(map) });
+            *operand = Some(AccessMap { axis, packing: None, map: Arc::new(map) });
         }
         self
     }

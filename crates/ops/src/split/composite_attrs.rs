@@ -81,7 +81,7 @@ const COMPOSITE_ATTRS: &[(CompositeAttr, &[&str])] = &[
 ];
 
 /// Attributes of inner operators that the sizes of a composite operator's operands determine.
-pub(crate) const FROM_OPERANDS: &[&str] = &["axis", "channels", "newshape", "shape", "units"];
+pub(crate) const FROM_OPERANDS: &[&str] = &["axis", "begin", "channels", "end", "newshape", "shape", "units"];
 
 /// What the attribute `name` depends on; `None` if it is not known.
 pub(crate) fn composite_attr(name: &str) -> Option<CompositeAttr> {

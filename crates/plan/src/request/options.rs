@@ -173,6 +173,8 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 let read = |(shard, range): (usize, &Range<u64>)| match access {
+                    // The positions of a unit are scattered: an upper bound.
+                    Some(access) if access.packing.is_some() => Read::Whole,
                     Some(access) => Read::Range(access.axis, (access.map)(range)),
                     None if is_offset && shard > 0 => Read::Nothing,
                     None => Read::Whole,
@@ -239,7 +241,7 @@ impl<'a> SplitOptions<'a> {
         let Some(axis) = self.axes.get(&reader).and_then(|axes| axes.get(division.axis)) else { return Vec::new() };
         let operands = self.graph.operator(reader).operands().zip(&axis.operands);
         let accesses = operands.filter(|(operand, _)| *operand == tensor).filter_map(|(_, access)| access.as_ref());
-        let along = accesses.filter(|access| access.axis == side);
+        let along = accesses.filter(|access| access.axis == side && access.packing.is_none());
         along.map(|access| division.ranges().iter().map(|range| (access.map)(range)).collect()).collect()
     }
 
@@ -273,7 +275,7 @@ impl<'a> SplitOptions<'a> {
                     }
                     continue;
                 }
-                let access = access.as_ref()?;
+                let access = access.as_ref().filter(|access| access.packing.is_none())?;
                 let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
                 let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
                 let ty = &self.graph.tensor(tensor).ty;
