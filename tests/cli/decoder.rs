@@ -84,6 +84,52 @@ fn states_stay_on_the_agents_of_a_plan() {
 }
 
 #[test]
+fn attention_is_split_over_agents_with_its_caches() {
+    let folder = tempfile::tempdir().unwrap();
+    // So slow that transfers take little, and attention most of a step.
+    let flags = ["--dilate".to_string(), "100".to_string()];
+    let agents: Vec<AgentProcess> =
+        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    let plan = format!(
+        "plan {} --cluster lab.toml --context 32 --profile-budget 300ms --rehearse 0 --budget 2000 -q",
+        decoder()
+    );
+    let (code, _, err) = run(folder.path(), &plan);
+    assert_eq!(code, Some(0), "{err}");
+    let path = folder.path().join("plan.json");
+    let mut plan: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let states: Vec<String> = serde_json::from_value(plan["states"].clone()).unwrap();
+    assert_eq!(plan["model"]["states"].as_array().unwrap().len(), 4);
+    let halves =
+        ["past_key_values.1.key[1:0..1]=present.1.key[0..1]", "past_key_values.1.key[1:1..2]=present.1.key[1..2]"];
+    assert!(halves.iter().all(|half| states.iter().any(|state| state == half)), "{states:?}");
+    // Each has a head of every cache, twice.
+    for device in plan["devices"].as_array().unwrap() {
+        assert_eq!(device["memory"]["state_bytes"], 4 * 4096, "{device}");
+    }
+    let sent: Vec<&str> = plan["transfers"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert!(!sent.iter().any(|name| name.contains("past") || name.contains("present")), "{sent:?}");
+    let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
+    assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()));
+    let compared = &json(folder.path(), "run plan.json --repeat 2")["outputs"];
+    assert_eq!((&compared["elements"], &compared["elements_beyond_tolerance"]), (&128.into(), &0.into()));
+    // States that the splits do not leave.
+    plan["states"] = plan["model"]["states"].clone();
+    fs::write(&path, plan.to_string()).unwrap();
+    for line in
+        ["run plan.json", "run plan.json --generate 2 --prompt-ids 3", "export plan.json --format onnx --output m.onnx"]
+    {
+        let (code, _, err) = run(folder.path(), line);
+        assert_eq!(code, Some(2), "{line}: {err}");
+        assert!(
+            err.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ").contains("make the plan again"),
+            "{line}: {err}"
+        );
+    }
+}
+
+#[test]
 fn what_does_not_generate_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = decoder();
