@@ -14,7 +14,7 @@ use edgecut::{
             shard::SplitError,
             shard_graph::{Sharding, shard_graph},
         },
-        split::{Join, SplitAxis},
+        split::{Join, Packing, SplitAxis},
     },
 };
 use libtest_mimic::Trial;
@@ -97,6 +97,13 @@ pub fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Ve
     }
     tiled.retain(|sharding| axis.join != Join::Sum && sharding.fits(axis));
     found.extend(tiled);
+    // Units of two parts, of which the first shard has one.
+    let unit = [3, 2].iter().find(|units| axis.size.is_multiple_of(**units)).map(|units| axis.size / units);
+    let packing = unit.filter(|unit| *unit > 1).and_then(|unit| Packing::new(&[unit - 1, 1]));
+    if let Some((packing, unit)) = packing.zip(unit).filter(|(packing, _)| axis.takes(packing)) {
+        let units = Sharding::disjoint(number, vec![0, unit, axis.size]);
+        found.push(Sharding { packing: Some(packing), ..units });
+    }
     found
 }
 

@@ -424,7 +424,8 @@ fn a_window_after_a_dequantisation_is_split_along_height_and_width() {
             let windows = graph.operators().filter(|(_, operator)| operator.name == name);
             for group in windows.map(|(id, _)| options.group_of(id).unwrap()) {
                 let first = options.groups[group].iter().any(|id| graph.operator(*id).name == "qnn.dequantize");
-                let sides: Vec<Option<usize>> = options.group(group).iter().map(|option| option.side).collect();
+                let all = options.group(group).iter();
+                let sides: Vec<Option<usize>> = all.map(|option| option.side.as_ref().map(|side| side.axis)).collect();
                 assert!(first && sides.contains(&Some(2)) && sides.contains(&Some(3)), "group {group}: {sides:?}");
             }
         }

@@ -18,7 +18,7 @@ use crate::{
 struct Reduction {
     operator: OperatorId,
     axis: Arc<SplitAxis>,
-    /// What the linear operators read besides the sum.
+    /// The other operands of the linear operators.
     others: Vec<TensorId>,
 }
 

@@ -12,6 +12,7 @@ use crate::{
     def::{Call, TypeError},
     passes::shard::{Shard, Slice, SplitError, resize},
     registry::lookup,
+    split::{Packing, Side},
 };
 
 /// A graph some of whose operators are split into shards.
@@ -45,7 +46,7 @@ pub(crate) enum ShardLayout {
     Whole,
     /// Ranges of an axis in ascending order that cover it; neighbours may overlap.
     Concat {
-        axis: usize,
+        side: Side,
         ranges: Vec<Range<u64>>,
     },
     /// Partial sums.
@@ -101,8 +102,8 @@ impl GraphRewriter<'_> {
             copies: HashMap::new(),
         };
         for (id, tensor) in original.tensors() {
-            if let Some(ShardLayout::Concat { axis, ranges }) = layouts.get(&id) {
-                rewriter.split_input(id, *axis, ranges);
+            if let Some(ShardLayout::Concat { side, ranges }) = layouts.get(&id) {
+                rewriter.split_input(id, side.axis, ranges);
             } else if !matches!(tensor.origin, Origin::Operator { .. }) {
                 let new = rewriter.out.graph.add_tensor(tensor.name.clone(), tensor.ty.clone(), tensor.origin.clone());
                 rewriter.shards[id.0 as usize] = vec![ShardTensor { tensor: new, producer: None }];
@@ -121,7 +122,7 @@ impl GraphRewriter<'_> {
             let new = self.out.graph.add_tensor(sliced(&original.name, &slice), ty, Origin::Input);
             self.shards[id.0 as usize].push(ShardTensor { tensor: new, producer: None });
         }
-        self.layouts[id.0 as usize] = ShardLayout::Concat { axis, ranges: ranges.to_vec() };
+        self.layouts[id.0 as usize] = ShardLayout::Concat { side: axis.into(), ranges: ranges.to_vec() };
     }
 
     /// Copies an operator unsplit.
@@ -155,9 +156,12 @@ impl GraphRewriter<'_> {
         if self.is_copied(tensor) {
             return self.copy_constant(tensor, need, role);
         }
-        if let Some(slice) = need.filter(|slice| slice.packing.is_some())
-            && self.layouts[tensor.0 as usize] != ShardLayout::Whole
-        {
+        let is_alike = |slice: &Slice| match &self.layouts[tensor.0 as usize] {
+            ShardLayout::Whole => true,
+            ShardLayout::Concat { side, .. } => (side.axis, &side.packing) == (slice.axis, &slice.packing),
+            ShardLayout::Partial => false,
+        };
+        if let Some(slice) = need.filter(|slice| slice.packing.is_some() && !is_alike(slice)) {
             return self.read_parts(tensor, slice, role);
         }
         let shards = self.shards[tensor.0 as usize].clone();
@@ -181,9 +185,17 @@ impl GraphRewriter<'_> {
                 }
                 Ok(sum)
             }
-            ShardLayout::Concat { axis, ranges } => {
+            ShardLayout::Concat { side, ranges } => {
                 let name = self.name_of(tensor, need);
-                self.concatenate(&shards, axis, &ranges, need, &name, role)
+                let is_by_unit = |slice: &&Slice| (slice.axis, &slice.packing) == (side.axis, &side.packing);
+                match &side.packing {
+                    Some(packing) if need.filter(is_by_unit).is_none() => {
+                        let whole = self.original.tensor(tensor).name.clone();
+                        let tensor = self.joined_units(&shards, (side.axis, packing), &whole, role)?;
+                        self.slice(ShardTensor { tensor, producer: None }, need, role)
+                    }
+                    _ => self.concatenate(&shards, &side, &ranges, need, &name, role),
+                }
             }
         }
     }
@@ -215,16 +227,41 @@ impl GraphRewriter<'_> {
         need.map_or_else(|| name.clone(), |slice| sliced(name, slice))
     }
 
-    /// The concatenation along `axis` of `shards`, which have these `ranges` of it, restricted to `need`, as `name`.
+    /// `shards`, which have consecutive units of an axis, as one tensor in which each part is in one piece, as `name`.
+    fn joined_units(
+        &mut self,
+        shards: &[ShardTensor],
+        (axis, packing): (usize, &Packing),
+        name: &str,
+        role: Role,
+    ) -> Result<TensorId, SplitError> {
+        let mut of_shards = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let size = self.out.graph.tensor(shard.tensor).ty.shape.get(axis).and_then(|dim| dim.get()).unwrap_or(0);
+            of_shards.push(packing.ranges(size, 0, size));
+        }
+        let mut parts = Vec::new();
+        for part in 0..of_shards.first().map_or(0, Vec::len) {
+            for (shard, ranges) in shards.iter().zip(&of_shards) {
+                if let Some(range) = ranges.get(part).filter(|range| !range.is_empty()) {
+                    parts.push(self.slice(*shard, Some(&Slice::new(axis, range.clone())), role)?);
+                }
+            }
+        }
+        self.joined(parts, axis, name, role)
+    }
+
+    /// The concatenation along `side` of `shards`, which have these `ranges` of it, restricted to `need`, as `name`.
     fn concatenate(
         &mut self,
         shards: &[ShardTensor],
-        axis: usize,
+        side: &Side,
         ranges: &[Range<u64>],
         need: Option<&Slice>,
         name: &str,
         role: Role,
     ) -> Result<TensorId, SplitError> {
+        let axis = side.axis;
         let (from, until) = match need {
             Some(slice) if slice.axis == axis => (slice.begin, slice.end),
             _ => (0, ranges.last().map_or(0, |range| range.end)),
@@ -233,17 +270,19 @@ impl GraphRewriter<'_> {
         for (index, piece) in cover(ranges, self.own, &(from..until)) {
             let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
             let along = Slice::new(axis, piece.start - range.start..piece.end - range.start);
+            let along = Slice { packing: side.packing.clone(), ..along };
             let part = self.slice(*shard, Some(&along), role)?;
             let across = need.filter(|slice| slice.axis != axis);
+            let part = ShardTensor { tensor: part, producer: shard.producer };
             parts.push(match across {
-                Some(_) => {
-                    let part = ShardTensor { tensor: part, producer: shard.producer };
-                    self.slice(part, across, role)?
-                }
+                Some(_) => ShardTensor { tensor: self.slice(part, across, role)?, ..part },
                 None => part,
             });
         }
-        self.joined(parts, axis, name, role)
+        match (&side.packing, &parts[..]) {
+            (Some(packing), [_, _, ..]) => self.joined_units(&parts, (axis, packing), name, role),
+            _ => self.joined(parts.into_iter().map(|part| part.tensor).collect(), axis, name, role),
+        }
     }
 
     /// A slice of one shard's tensor. Slices of results are attributed to the shard that produces them and shared by

@@ -80,6 +80,11 @@ pub enum SplitError {
          contain the shares and begin and end at multiples of {grain}"
     )]
     Tiles { op: String, cuts: Vec<u64>, tiles: Vec<Range<u64>>, grain: u64 },
+    #[error(
+        "{op} is split by units of {unit} positions at {cuts:?}, expected multiples of that, no tiles, and an axis whose positions are \
+         computed each for itself"
+    )]
+    Units { op: String, cuts: Vec<u64>, unit: u64 },
     #[error("shard {begin}..{end} of {op} reads no element of operand {operand}")]
     Empty { op: String, begin: u64, end: u64, operand: usize },
     #[error("shard {begin}..{end} of {op} has type {found}, expected {expected}")]
@@ -151,6 +156,27 @@ impl SplitAxis {
             }
         }
         Ok(ShardCall { attrs, operands: slices, types, decomposition: decomposition.map(Arc::new) })
+    }
+}
+
+impl SplitAxis {
+    /// The shard that computes the units of `packing` in `range`, which [`SplitAxis::takes`] the packing.
+    ///
+    /// # Errors
+    /// As of [`SplitAxis::shard`].
+    pub(crate) fn shard_of_units(
+        &self,
+        graph: &Graph,
+        operator: &Operator,
+        range: &Range<u64>,
+        packing: &Packing,
+    ) -> Result<ShardCall, SplitError> {
+        // Each position is computed for itself: as many others make the same call.
+        let mut call = self.shard(graph, operator, &(0..range.end - range.start))?;
+        for slice in call.operands.iter_mut().flatten() {
+            *slice = Slice { packing: Some(packing.clone()), ..Slice::new(slice.axis, range.clone()) };
+        }
+        Ok(call)
     }
 }
 

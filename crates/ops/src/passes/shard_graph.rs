@@ -6,10 +6,7 @@
 //! What depends on parameters alone is copied for each shard that reads it. A state that shards read and compute in parts becomes
 //! a state for each of them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use edgecut_graph::{Graph, Operator, OperatorId, StatePair, TensorId};
 
@@ -24,7 +21,7 @@ use crate::{
         shard::{Shard, SplitError},
         split_state::{SplitState, split_states},
     },
-    split::{Carried, Join, SplitAxis},
+    split::{Carried, Join, Side, SplitAxis},
 };
 
 /// Splits the operators in `shardings`; the others stay whole, but for those that depend on parameters alone: each of their
@@ -75,15 +72,10 @@ impl GraphRewriter<'_> {
         let op = operator.name.to_string();
         let axis = axis(self.original, operator, sharding.axis)?;
         if !sharding.fits(&axis) {
-            let Sharding { cuts, tiles, .. } = sharding.clone();
-            let (grain, size) = (axis.grain, axis.size);
-            return Err(match Sharding::disjoint(sharding.axis, cuts.clone()).fits(&axis) {
-                true => SplitError::Tiles { op, cuts, tiles, grain },
-                false => SplitError::Cuts { op, cuts, grain, size },
-            });
+            return Err(refused(op, &axis, sharding));
         }
         let ranges = sharding.ranges();
-        let layouts = self.result_layouts(operator, &axis, &ranges);
+        let layouts = self.result_layouts(operator, &axis, sharding);
         let carried = axis.carried.map(|carried| self.partial_sums(operator, carried, ranges.len())).transpose()?;
         for (index, range) in (0u32..).zip(&ranges) {
             let shard = Shard { operator: id, index };
@@ -95,7 +87,10 @@ impl GraphRewriter<'_> {
                 operator.outputs.iter().for_each(|output| self.shards[output.0 as usize].push(sum));
                 continue;
             }
-            let call = axis.shard(self.original, operator, range)?;
+            let call = match &sharding.packing {
+                None => axis.shard(self.original, operator, range)?,
+                Some(packing) => axis.shard_of_units(self.original, operator, range, packing)?,
+            };
             self.own = Some(index as usize);
             let mut copy = operator.clone();
             copy.args = map_args(operator, &call.operands, |tensor, need| match partial {
@@ -124,8 +119,9 @@ impl GraphRewriter<'_> {
         Ok(())
     }
 
-    /// How the results of `operator` are represented when shards compute `ranges` of `axis`.
-    fn result_layouts(&self, operator: &Operator, axis: &SplitAxis, ranges: &[Range<u64>]) -> Vec<ShardLayout> {
+    /// How the results of `operator` are represented when `axis` is divided as in `sharding`.
+    fn result_layouts(&self, operator: &Operator, axis: &SplitAxis, sharding: &Sharding) -> Vec<ShardLayout> {
+        let ranges = sharding.ranges();
         let layout = |(index, output): (usize, &TensorId)| match &axis.join {
             Join::Sum => ShardLayout::Partial,
             Join::Axis(axes) => match axes.get(index).copied().flatten() {
@@ -133,7 +129,7 @@ impl GraphRewriter<'_> {
                     let shape = &self.original.tensor(*output).ty.shape;
                     let size = shape.get(along).and_then(|dim| dim.get()).unwrap_or(axis.size);
                     let ranges = ranges.iter().map(|range| axis.part_of(size, range)).collect();
-                    ShardLayout::Concat { axis: along, ranges }
+                    ShardLayout::Concat { side: Side { axis: along, packing: sharding.packing.clone() }, ranges }
                 }
                 None => ShardLayout::Whole,
             },
@@ -174,5 +170,55 @@ impl GraphRewriter<'_> {
         let found = operator.operands().nth(operand).filter(partial);
         let refused = || SplitError::Carried { op: operator.name.to_string(), shards, operand };
         found.map(|tensor| (tensor, self.shards[tensor.0 as usize].clone())).ok_or_else(refused)
+    }
+}
+
+/// Why `op` is not split along `axis` as in `sharding`, which does not fit it.
+fn refused(op: String, axis: &SplitAxis, sharding: &Sharding) -> SplitError {
+    let Sharding { cuts, tiles, packing, .. } = sharding.clone();
+    let (grain, size) = (axis.grain, axis.size);
+    match (Sharding::disjoint(sharding.axis, cuts.clone()).fits(axis), packing) {
+        (false, _) => SplitError::Cuts { op, cuts, grain, size },
+        (true, Some(packing)) => SplitError::Units { op, cuts, unit: packing.unit() },
+        (true, None) => SplitError::Tiles { op, cuts, tiles, grain },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::{DType, Origin, TensorType};
+
+    use super::*;
+    use crate::split::Packing;
+
+    #[test]
+    fn shards_by_unit_read_each_other_and_are_joined_part_by_part() {
+        let ty = TensorType::of(DType::F32, &[12]);
+        let mut graph = Graph::new();
+        let x = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let b = graph.add_tensor("b", ty.clone(), Origin::Parameter);
+        let add = graph.add_operator(Operator::new("add", [x, b]), std::slice::from_ref(&ty));
+        let sum = graph.operator(add).outputs[0];
+        let relu = graph.add_operator(Operator::new("nn.relu", [sum]), &[ty]);
+        graph.outputs = graph.operator(relu).outputs.clone();
+        let packing = |widths: &[u64]| Packing::new(widths);
+        let by_unit = |packing| Sharding { packing, ..Sharding::disjoint(0, vec![0, 4, 12]) };
+        let names = |of: [Option<Packing>; 2]| {
+            let made = shard_graph(&graph, &[], &[add, relu].into_iter().zip(of.map(by_unit)).collect()).unwrap();
+            let name = |(_, operator): (OperatorId, &Operator)| operator.name.to_string();
+            let count = |wanted: &str| made.graph.operators().map(name).filter(|name| name == wanted).count();
+            [count("strided_slice"), count("concatenate")]
+        };
+        // Each of the two shards slices both operands, in three parts; the result has three parts of each.
+        let packed = || packing(&[2, 1, 1]);
+        assert_eq!(names([packed(), packed()]), [12 + 6, 4 + 1]);
+        assert_eq!(names([None, None]), [4, 1]);
+        // A shard of the second operator needs what both shards of the first one have.
+        let [slices, joins] = names([packed(), None]);
+        assert!(slices > 12 && joins > 4, "{slices} slices, {joins} joins");
+        for refused in [packing(&[3, 2]), packing(&[5])] {
+            let cuts = BTreeMap::from([(relu, by_unit(refused))]);
+            assert!(matches!(shard_graph(&graph, &[], &cuts), Err(SplitError::Units { .. })));
+        }
     }
 }

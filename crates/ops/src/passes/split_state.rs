@@ -25,7 +25,7 @@ pub(crate) struct SplitState {
 impl SplitState {
     /// How shards represent the state.
     pub fn layout(&self) -> ShardLayout {
-        ShardLayout::Concat { axis: self.axis, ranges: self.ranges.clone() }
+        ShardLayout::Concat { side: self.axis.into(), ranges: self.ranges.clone() }
     }
 }
 
@@ -54,7 +54,10 @@ fn split_state(
     shardings: &BTreeMap<OperatorId, Sharding>,
 ) -> Option<(OperatorId, SplitState)> {
     let id = graph.producer(state.output)?;
-    let (operator, sharding) = (graph.operator(id), shardings.get(&id).filter(|sharding| sharding.tiles.is_empty())?);
+    let (operator, sharding) = (
+        graph.operator(id),
+        shardings.get(&id).filter(|sharding| sharding.tiles.is_empty() && sharding.packing.is_none())?,
+    );
     let split = axis(graph, operator, sharding.axis).ok()?;
     let Join::Axis(outputs) = &split.join else { return None };
     let along = outputs.get(operator.outputs.iter().position(|output| *output == state.output)?).copied().flatten()?;

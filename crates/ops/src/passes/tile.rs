@@ -77,7 +77,7 @@ fn tiled_segment<'g>(
         let Some(tiles) = bounds.of(id) else { continue };
         for (output, axis) in graph.operator(id).outputs.iter().zip(&tiles.outputs) {
             if let Some(axis) = *axis {
-                let layout = ShardLayout::Concat { axis, ranges: tiles.ranges.clone() };
+                let layout = ShardLayout::Concat { side: axis.into(), ranges: tiles.ranges.clone() };
                 rewriter.layouts[output.0 as usize] = layout;
             }
         }

@@ -130,15 +130,38 @@ impl SplitAxis {
         (ty.shape.get(along)?.get()? == self.size).then_some(along)
     }
 
+    /// Whether the positions of the axis are computed each for itself, so that shards may compute any of them, and there are whole
+    /// units of `packing`.
+    pub fn takes(&self, packing: &Packing) -> bool {
+        let ranges: Vec<Range<u64>> = [0..1, 0..self.size / 2, self.size / 2..self.size].into();
+        let is_own =
+            |access: &AccessMap| access.packing.is_none() && ranges.iter().all(|range| (access.map)(range) == *range);
+        let by_length = |(_, value): &(&'static str, AttrFn)| {
+            let half = self.size / 2;
+            half == 0 || value(&(0..half)) == value(&(self.size - half..self.size))
+        };
+        matches!(self.join, Join::Axis(_))
+            && self.grain == 1
+            && self.carried.is_none()
+            && self.size.is_multiple_of(packing.unit())
+            && self.operands.iter().flatten().all(is_own)
+            && self.attrs.iter().all(by_length)
+    }
+
     /// Shard boundaries, from 0 to the size, that divide the axis in about these fractions (of any sum), rounded to
     /// the grain. Shards may be empty.
     pub fn cuts(&self, fractions: &[f64]) -> Vec<u64> {
+        self.cuts_by(self.grain, fractions)
+    }
+
+    /// The same, rounded to multiples of `grain`.
+    pub fn cuts_by(&self, grain: u64, fractions: &[f64]) -> Vec<u64> {
         let total: f64 = fractions.iter().sum();
-        let steps = self.size as f64 / self.grain as f64;
+        let steps = self.size as f64 / grain as f64;
         let mut sum = 0.0;
         let inner = fractions.iter().take(fractions.len().saturating_sub(1)).map(|fraction| {
             sum += fraction / total;
-            ((sum * steps).round().max(0.0) as u64).saturating_mul(self.grain).min(self.size)
+            ((sum * steps).round().max(0.0) as u64).saturating_mul(grain).min(self.size)
         });
         let mut cuts = vec![0];
         cuts.extend(inner);

@@ -17,5 +17,5 @@ pub(crate) mod rules;
 pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis};
 pub(crate) use axis::{gcd, scaled};
 pub use linear::{Carried, Linearity};
-pub use packing::Packing;
+pub use packing::{Packing, PackingError, Side};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

@@ -2,13 +2,47 @@
 
 use std::{ops::Range, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// The parts that an axis holds one after the other, and how they belong together: the axis has a number of units, such as the heads
 /// of keys, and each part a number of positions for each unit.
 ///
 /// Shards count the positions of such an axis by unit: those of the first unit in all parts come first. A range of units is then one
 /// range of positions, although it is a range in each part.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Packing(Arc<[u64]>);
+
+/// Widths that are no packing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no packing: expected the positions of each part in a unit, not all 0")]
+pub struct PackingError(Vec<u64>);
+
+/// An axis of a tensor, and how its positions are counted where it holds several parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Side {
+    pub axis: usize,
+    pub packing: Option<Packing>,
+}
+
+impl From<usize> for Side {
+    fn from(axis: usize) -> Side {
+        Side { axis, packing: None }
+    }
+}
+
+impl TryFrom<Vec<u64>> for Packing {
+    type Error = PackingError;
+    fn try_from(widths: Vec<u64>) -> Result<Packing, PackingError> {
+        Packing::new(&widths).ok_or(PackingError(widths))
+    }
+}
+
+impl From<Packing> for Vec<u64> {
+    fn from(packing: Packing) -> Vec<u64> {
+        packing.0.to_vec()
+    }
+}
 
 impl Packing {
     /// The packing of parts that have these numbers of positions for each unit; `None` if a unit would have none.

@@ -15,7 +15,10 @@ use edgecut_graph::{
     DeviceName, EngineId, StatePair,
     units::{Bytes, Joules, Micros, Watts},
 };
-use edgecut_ops::passes::{bindings::Binding, retype::BindDim};
+use edgecut_ops::{
+    passes::{bindings::Binding, retype::BindDim},
+    split::Packing,
+};
 
 pub use edgecut_graph::Granularity;
 
@@ -206,6 +209,9 @@ pub struct Split {
     /// What each shard computes, where that is more than lies between its cuts: halos that it does not receive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiles: Vec<Range<u64>>,
+    /// Of an axis that holds several tensors one after the other: the positions of each for a unit. Cuts are then counted by unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
     /// What each shard runs on.
     pub devices: Vec<DeviceId>,
 }

@@ -40,8 +40,8 @@ pub fn planned_graph(model: &Graph, plan: &Plan) -> Result<Graph, PlannedGraphEr
 /// If the splits were made for another graph, or a state is none of the graph.
 pub fn divided(graph: &Graph, states: &[StatePair], splits: &[Split]) -> Result<Sharded, SplitError> {
     let division = |split: &Split| {
-        let Split { operator, axis, cuts, tiles, .. } = split.clone();
-        (operator, Sharding { axis, cuts, tiles })
+        let Split { operator, axis, cuts, tiles, packing, .. } = split.clone();
+        (operator, Sharding { axis, cuts, tiles, packing })
     };
     shard_graph(graph, states, &splits.iter().map(division).collect())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::problem::{Cost, DeviceId};
 use edgecut_graph::{
-    Graph, Operator, OperatorId, Origin,
+    Graph, Operator, OperatorId, Origin, TensorId,
     units::{Bytes, Micros},
 };
 
@@ -232,9 +232,14 @@ pub fn copied_bytes(graph: &Graph, shard: &Shard) -> Bytes {
     moves.flat_map(|operator| &operator.outputs).filter_map(|t| graph.tensor(*t).ty.bytes()).sum()
 }
 
-/// Whether `operator` reads weights alone, so that it is computed once, when it is loaded.
+/// Whether `operator` reads weights or slices of weights alone, so that it is computed once, when it is loaded.
 pub fn is_of_weights(graph: &Graph, operator: &Operator) -> bool {
-    operator.operands().all(|t| matches!(graph.tensor(t).origin, Origin::Parameter | Origin::Constant(_)))
+    let is_weight = |t: TensorId| matches!(graph.tensor(t).origin, Origin::Parameter | Origin::Constant(_));
+    let is_slice = |id: OperatorId| {
+        let operator = graph.operator(id);
+        operator.name == "strided_slice" && operator.operands().all(is_weight)
+    };
+    operator.operands().all(|t| is_weight(t) || graph.producer(t).is_some_and(is_slice))
 }
 
 #[cfg(test)]

@@ -165,6 +165,7 @@ impl Instance<'_> {
             axis: division.axis,
             cuts: division.cuts.clone(),
             tiles: division.tiles.clone(),
+            packing: division.packing.clone(),
             devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
         };
         expanded.divisions.iter().map(split).collect()

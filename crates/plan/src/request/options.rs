@@ -9,7 +9,7 @@ use std::{
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{axes::axes, shard_graph::Sharding},
-    split::{Join, SplitAxis},
+    split::{Join, Packing, Side, SplitAxis},
 };
 
 /// How the groups of a graph can be split.
@@ -34,7 +34,7 @@ pub struct SplitOption {
     /// Number of the axis among those of the last operator.
     pub axis: usize,
     /// The axis of the group's result that its shards lie side by side along; `None` if they are to be added up.
-    pub side: Option<usize>,
+    pub side: Option<Side>,
     /// Positions along it, and what shards' ends are multiples of.
     pub size: u64,
     pub grain: u64,
@@ -43,10 +43,10 @@ pub struct SplitOption {
 }
 
 /// What the shards of a group need of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
     /// Each a part of it, along this axis.
-    Part(usize),
+    Part(Side),
     /// Each all of it.
     Whole,
     /// The first one all of it, the others nothing.
@@ -59,7 +59,7 @@ pub(crate) enum Read {
     Nothing,
     Whole,
     /// A range of an axis.
-    Range(usize, Range<u64>),
+    Range(Side, Range<u64>),
 }
 
 impl Read {
@@ -80,7 +80,22 @@ impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
         let axes = groups.iter().flatten().map(|id| (*id, axes(graph, graph.operator(*id))));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
-        all.options = groups.iter().map(|group| all.of_group(group)).collect();
+        // From the last to the first: readers say which of their operands hold several parts.
+        let mut packings: HashMap<TensorId, Vec<Packing>> = HashMap::new();
+        let mut found: Vec<Vec<SplitOption>> = Vec::with_capacity(groups.len());
+        for group in groups.iter().rev() {
+            let options = all.of_group(group, &packings);
+            for (tensor, need) in options.iter().flat_map(|option| &option.reads) {
+                let Need::Part(Side { packing: Some(packing), .. }) = need else { continue };
+                let known = packings.entry(*tensor).or_default();
+                if !known.contains(packing) {
+                    known.push(packing.clone());
+                }
+            }
+            found.push(options);
+        }
+        found.reverse();
+        all.options = found;
         all
     }
 
@@ -130,26 +145,37 @@ impl<'a> SplitOptions<'a> {
         self.options.get(group).map_or(&[], Vec::as_slice)
     }
 
-    fn of_group(&self, group: &[OperatorId]) -> Vec<SplitOption> {
+    /// The options of `group`. `packings` are those that later groups read its result by.
+    fn of_group(&self, group: &[OperatorId], packings: &HashMap<TensorId, Vec<Packing>>) -> Vec<SplitOption> {
         let Some(last) = group.last().filter(|last| !self.is_constant(**last)) else { return Vec::new() };
         let axes = self.axes.get(last).map_or(&[][..], Vec::as_slice);
-        let option = |(number, axis): (usize, &SplitAxis)| {
+        let result = self.graph.operator(*last).outputs.first();
+        let packings = result.and_then(|result| packings.get(result)).map_or(&[][..], Vec::as_slice);
+        let option = |(number, axis, packing): (usize, &SplitAxis, Option<&Packing>)| {
             let side = match &axis.join {
-                Join::Axis(outputs) => Some(outputs.first().copied().flatten()?),
+                Join::Axis(outputs) => {
+                    Some(Side { axis: outputs.first().copied().flatten()?, packing: packing.cloned() })
+                }
                 Join::Sum => None,
             };
-            let option = SplitOption { axis: number, side, size: axis.size, grain: axis.grain, reads: Vec::new() };
+            let grain = packing.map_or(axis.grain, Packing::unit);
+            let option = SplitOption { axis: number, side, size: axis.size, grain, reads: Vec::new() };
             // Candidate on halves, because what a shard needs is known by example only.
             let halves = self.divisions(group, &option, &[0.5, 0.5])?;
             Some(SplitOption { reads: self.reads(group, &halves), ..option })
         };
-        axes.iter().enumerate().filter_map(option).collect()
+        let plain = axes.iter().enumerate().map(|(number, axis)| (number, axis, None));
+        let by_unit = packings.iter().flat_map(|packing| {
+            let able = axes.iter().enumerate().filter(|(_, axis)| axis.takes(packing));
+            able.map(move |(number, axis)| (number, axis, Some(packing)))
+        });
+        plain.chain(by_unit).filter_map(option).collect()
     }
 
     /// What the operators of a group so divided read from elsewhere, and along which axis.
     fn reads(&self, group: &[OperatorId], divisions: &BTreeMap<OperatorId, Sharding>) -> Vec<(TensorId, Need)> {
         let need = |reads: Vec<Read>| match reads.first() {
-            Some(Read::Range(axis, _)) if reads.iter().all(|read| *read != Read::Whole) => Need::Part(*axis),
+            Some(Read::Range(side, _)) if reads.iter().all(|read| *read != Read::Whole) => Need::Part(side.clone()),
             Some(Read::Whole) if reads[1..].iter().all(|read| *read == Read::Nothing) => Need::First,
             _ => Need::Whole,
         };
@@ -173,9 +199,10 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 let read = |(shard, range): (usize, &Range<u64>)| match access {
-                    // The positions of a unit are scattered: an upper bound.
-                    Some(access) if access.packing.is_some() => Read::Whole,
-                    Some(access) => Read::Range(access.axis, (access.map)(range)),
+                    Some(access) => {
+                        let packing = access.packing.as_ref().or(division.packing.as_ref()).cloned();
+                        Read::Range(Side { axis: access.axis, packing }, (access.map)(range))
+                    }
                     None if is_offset && shard > 0 => Read::Nothing,
                     None => Read::Whole,
                 };
@@ -197,11 +224,14 @@ impl<'a> SplitOptions<'a> {
         option: &SplitOption,
         fractions: &[f64],
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
-        let cuts = self.axes.get(group.last()?)?.get(option.axis)?.cuts(fractions);
+        let axis = self.axes.get(group.last()?)?.get(option.axis)?;
+        let packing = option.side.as_ref().and_then(|side| side.packing.clone());
+        let cuts = axis.cuts_by(option.grain, fractions);
         if cuts.windows(2).any(|w| w[0] == w[1]) {
             return None;
         }
-        self.propagated(group, Sharding::disjoint(option.axis, cuts))
+        let division = Sharding { packing, ..Sharding::disjoint(option.axis, cuts) };
+        division.fits(axis).then(|| self.propagated(group, division)).flatten()
     }
 
     /// The divisions of `group`, whose last operator is divided as in `base`, with tiles that contain what the shards of
@@ -238,7 +268,8 @@ impl<'a> SplitOptions<'a> {
     /// For each operand of `reader` that is `tensor`: the ranges of the axis `side` that its shards read. Operands of which
     /// they read all, or along another axis, are left out.
     fn reads_of(&self, reader: OperatorId, division: &Sharding, tensor: TensorId, side: usize) -> Vec<Vec<Range<u64>>> {
-        let Some(axis) = self.axes.get(&reader).and_then(|axes| axes.get(division.axis)) else { return Vec::new() };
+        let axis = self.axes.get(&reader).and_then(|axes| axes.get(division.axis));
+        let Some(axis) = axis.filter(|_| division.packing.is_none()) else { return Vec::new() };
         let operands = self.graph.operator(reader).operands().zip(&axis.operands);
         let accesses = operands.filter(|(operand, _)| *operand == tensor).filter_map(|(_, access)| access.as_ref());
         let along = accesses.filter(|access| access.axis == side && access.packing.is_none());
@@ -275,7 +306,8 @@ impl<'a> SplitOptions<'a> {
                     }
                     continue;
                 }
-                let access = access.as_ref().filter(|access| access.packing.is_none())?;
+                let access = access.as_ref()?;
+                let packing = access.packing.as_ref().or(division.packing.as_ref()).cloned();
                 let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
                 let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
                 let ty = &self.graph.tensor(tensor).ty;
@@ -283,6 +315,7 @@ impl<'a> SplitOptions<'a> {
                 let axes = self.axes.get(&operator)?;
                 let number = axes.iter().position(is_same_axis)?;
                 let wanted = covering(number, &axes[number], &read(shares), read(division.ranges()))?;
+                let wanted = Sharding { packing, ..wanted };
                 if !wanted.fits(&axes[number]) {
                     return None;
                 }
@@ -310,7 +343,7 @@ fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<R
     };
     let tiles: Vec<Range<u64>> = tiles.into_iter().zip(cuts.windows(2)).map(widened).collect();
     let is_disjoint = tiles.iter().zip(cuts.windows(2)).all(|(tile, cut)| *tile == (cut[0]..cut[1]));
-    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles } })
+    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles }, packing: None })
 }
 
 #[cfg(test)]
@@ -327,7 +360,7 @@ mod tests {
             ("a halo on a grain of 2", axis(8, 2), [0..5, 3..8], [0, 2, 8], vec![0..6, 2..8]),
         ] {
             let made = covering(1, &axis, &reads, reads.to_vec()).unwrap();
-            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles }, "{what}");
+            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles, packing: None }, "{what}");
             assert!(made.fits(&axis), "{what}");
         }
         assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");

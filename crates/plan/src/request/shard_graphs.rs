@@ -24,9 +24,10 @@ pub struct Fraction {
 /// Some operators of `graph` as a graph of their own, in which slices of weights are weights: they are made once, when
 /// the operators are loaded. A shard is then what any operator of its size is.
 pub fn alone(graph: &Graph, operators: &[OperatorId]) -> Graph {
+    // Slices, and their joins where a shard has a range of each part of a weight.
     let slices = |id: &OperatorId| {
         let operator = graph.operator(*id);
-        operator.name == "strided_slice"
+        matches!(&*operator.name, "strided_slice" | "concatenate")
             && is_of_weights(graph, operator)
             && operator.outputs.iter().all(|t| !graph.outputs.contains(t))
     };

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 use edgecut_graph::{StateTensors, TensorId, units::Bytes};
-use edgecut_ops::is_view;
+use edgecut_ops::{is_view, split::Side};
 
 /// Most states that are kept between two groups.
 const WIDTH: usize = 48;
@@ -110,7 +110,7 @@ enum Parts {
     Nothing,
     /// A range of an axis each.
     Ranges {
-        axis: usize,
+        side: Side,
         ranges: Rc<[(u64, u64)]>,
     },
     /// Partial sums, on the devices of this set.
@@ -234,13 +234,13 @@ impl<'r, 'a> Table<'r, 'a> {
         };
         let reads = instance.split_options.reads_of_shards(&instance.split_options.groups[group], &divisions);
         let reads = reads.into_iter().map(|(tensor, by_shard)| (tensor, spread(by_shard))).collect();
-        let parts = match instance.split_option(group, option)?.side {
+        let parts = match &instance.split_option(group, option)?.side {
             None => Parts::Sums(places.iter().fold(0, |set, place| set | 1 << place)),
-            Some(axis) => {
+            Some(side) => {
                 let mut ranges = vec![(0, 0); self.devices.len()];
                 let last = divisions.get(instance.split_options.groups[group].last()?)?;
                 places.iter().zip(last.ranges()).for_each(|(place, range)| ranges[*place] = (range.start, range.end));
-                Parts::Ranges { axis, ranges: ranges.into() }
+                Parts::Ranges { side: side.clone(), ranges: ranges.into() }
             }
         };
         let layout = Layout { whole: 0, parts };
@@ -386,7 +386,7 @@ impl State {
         let wanted = match read {
             Read::Nothing => 0.0,
             Read::Whole => bytes,
-            Read::Range(axis, range) => bytes * table.part(tensor, *axis, range.end - range.start),
+            Read::Range(side, range) => bytes * table.part(tensor, side.axis, range.end - range.start),
         };
         let (mut arrival, mut copied) = (0.0f64, 0.0);
         let mut get = |from: usize, bytes: f64| {
@@ -401,15 +401,19 @@ impl State {
                     copied += wanted;
                 }
             }
-            Parts::Ranges { axis, ranges } => {
+            Parts::Ranges { side, ranges } => {
                 let mut pieces = 0;
                 for (from, (start, end)) in ranges.iter().enumerate() {
                     let piece = match read {
-                        Read::Range(along, range) if along == axis => {
+                        Read::Range(along, range) if along == side => {
                             bytes
-                                * table.part(tensor, *axis, range.end.min(*end).saturating_sub(range.start.max(*start)))
+                                * table.part(
+                                    tensor,
+                                    side.axis,
+                                    range.end.min(*end).saturating_sub(range.start.max(*start)),
+                                )
                         }
-                        _ => wanted * table.part(tensor, *axis, end - start),
+                        _ => wanted * table.part(tensor, side.axis, end - start),
                     };
                     if piece > 0.0 {
                         pieces += 1;

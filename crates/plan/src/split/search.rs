@@ -27,6 +27,7 @@ use crate::{
     search::fast_evaluator::FastEvaluator,
 };
 use edgecut_graph::TensorId;
+use edgecut_ops::split::Side;
 
 /// Steps by which a device's fraction is changed, relative to itself.
 pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
@@ -242,7 +243,7 @@ impl Search<'_, '_> {
     /// Every group that can be split, along the axis that needs the least from elsewhere.
     fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
         let instance = &self.request.instance;
-        let mut lies: BTreeMap<TensorId, Option<usize>> = BTreeMap::new();
+        let mut lies: BTreeMap<TensorId, Option<Side>> = BTreeMap::new();
         let mut choices = Choices::new();
         for (group, operators) in instance.split_options.groups.iter().enumerate() {
             let able: Vec<&(DeviceId, f64)> =
@@ -260,7 +261,7 @@ impl Search<'_, '_> {
             let best = priced.min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.size.min(64).cmp(&a.1.size.min(64))));
             let Some((number, option, _)) = best else { continue };
             let outputs = operators.iter().flat_map(|id| &instance.split_options.graph.operator(*id).outputs);
-            lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side)));
+            lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side.clone())));
             let fractions = able.iter().map(|(_, speed)| *speed).collect();
             let devices = able.iter().map(|(d, _)| *d).collect();
             choices.insert(group, Choice { option: number, fractions, devices, halo: Halo::Exchanged });
@@ -270,7 +271,7 @@ impl Search<'_, '_> {
 
     /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
     /// tensors made so far are split; those that it lacks are whole on one device.
-    fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<usize>>, n: f64) -> f64 {
+    fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<Side>>, n: f64) -> f64 {
         let options = &self.request.instance.split_options;
         let graph = options.graph;
         let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);

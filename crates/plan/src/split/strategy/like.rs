@@ -57,7 +57,10 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
     for (group, operators) in instance.split_options.groups.iter().enumerate() {
         // A group is cut along an axis of its last operator.
         let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
-        let option = instance.split_options.group(group).iter().position(|option| option.axis == split.axis);
+        let option = instance.split_options.group(group).iter().position(|option| {
+            let packing = option.side.as_ref().and_then(|side| side.packing.as_ref());
+            (option.axis, packing) == (split.axis, split.packing.as_ref())
+        });
         let option =
             option.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
