@@ -7,8 +7,7 @@ use smol_str::SmolStr;
 
 use crate::{Graph, OperatorId, Origin, TensorId, TensorType};
 
-/// An input of a model, and the output that it is in the next step. They are named, so that a pair is the same in a graph
-/// with splits.
+/// An input of a model, and the output that it is in the next step, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StatePair {

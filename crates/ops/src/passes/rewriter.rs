@@ -381,9 +381,11 @@ fn cover(ranges: &[Range<u64>], own: Option<usize>, wanted: &Range<u64>) -> Vec<
 }
 
 /// The name of a slice of the tensor `name`, which no other slice of it has.
-fn sliced(name: &str, slice: &Slice) -> SmolStr {
-    let by_unit = if slice.packing.is_some() { " by unit" } else { "" };
-    format_smolstr!("{name}[{}:{}..{}{by_unit}]", slice.axis, slice.begin, slice.end)
+pub(crate) fn sliced(name: &str, slice: &Slice) -> SmolStr {
+    match &slice.packing {
+        None => format_smolstr!("{name}[{}:{}..{}]", slice.axis, slice.begin, slice.end),
+        Some(packing) => format_smolstr!("{name}[{}:{}..{} by {packing}]", slice.axis, slice.begin, slice.end),
+    }
 }
 
 /// The arguments of `operator` with every operand replaced by `read` of it and its entry in `needs`.

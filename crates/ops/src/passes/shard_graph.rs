@@ -34,12 +34,31 @@ pub fn shard_graph(
     states: &[StatePair],
     shardings: &BTreeMap<OperatorId, Sharding>,
 ) -> Result<Sharded, SplitError> {
+    let mut axes: BTreeMap<OperatorId, SplitAxis> = BTreeMap::new();
+    for (id, sharding) in shardings {
+        if (id.0 as usize) < graph.operators().len() {
+            axes.insert(*id, axis(graph, graph.operator(*id), sharding.axis)?);
+        }
+    }
+    shard_graph_along(graph, states, shardings, &|id, _| axes.get(&id))
+}
+
+/// [`shard_graph`], for a caller that has the [`axes`](crate::passes::axes::axes) of the operators: `axis_of` gives the one of a number.
+///
+/// # Errors
+/// As of [`shard_graph`].
+pub fn shard_graph_along<'a>(
+    graph: &Graph,
+    states: &[StatePair],
+    shardings: &BTreeMap<OperatorId, Sharding>,
+    axis_of: &dyn Fn(OperatorId, usize) -> Option<&'a SplitAxis>,
+) -> Result<Sharded, SplitError> {
     if shardings.is_empty() {
         let whole = |(operator, _)| Role::Compute(Shard { operator, index: 0 });
         let roles = graph.operators().map(whole).collect();
         return Ok(Sharded { graph: graph.clone(), roles, states: states.to_vec() });
     }
-    let split = split_states(graph, &graph.states(states)?, shardings);
+    let split = split_states(graph, &graph.states(states)?, shardings, axis_of);
     let layout = |state: &SplitState| (state.tensors.input, state.layout());
     let layouts: HashMap<TensorId, ShardLayout> = split.iter().map(layout).collect();
     let mut rewriter = GraphRewriter::new(graph, &layouts);
@@ -49,7 +68,13 @@ pub fn shard_graph(
             continue;
         }
         match shardings.get(&id) {
-            Some(sharding) => rewriter.split(id, operator, sharding)?,
+            Some(sharding) => match axis_of(id, sharding.axis) {
+                Some(axis) => rewriter.split(id, operator, (sharding, axis))?,
+                None => {
+                    let (op, axis) = (operator.name.to_string(), sharding.axis);
+                    return Err(SplitError::NoAxis { op, axis, axes: 0 });
+                }
+            },
             None => rewriter.keep(id, operator)?,
         }
     }
@@ -68,14 +93,17 @@ pub fn shard_graph(
 }
 
 impl GraphRewriter<'_> {
-    fn split(&mut self, id: OperatorId, operator: &Operator, sharding: &Sharding) -> Result<(), SplitError> {
-        let op = operator.name.to_string();
-        let axis = axis(self.original, operator, sharding.axis)?;
-        if !sharding.fits(&axis) {
-            return Err(refused(op, &axis, sharding));
+    fn split(
+        &mut self,
+        id: OperatorId,
+        operator: &Operator,
+        (sharding, axis): (&Sharding, &SplitAxis),
+    ) -> Result<(), SplitError> {
+        if !sharding.fits(axis) {
+            return Err(refused(operator.name.to_string(), axis, sharding));
         }
         let ranges = sharding.ranges();
-        let layouts = self.result_layouts(operator, &axis, sharding);
+        let layouts = self.result_layouts(operator, axis, sharding);
         let carried = axis.carried.map(|carried| self.partial_sums(operator, carried, ranges.len())).transpose()?;
         for (index, range) in (0u32..).zip(&ranges) {
             let shard = Shard { operator: id, index };

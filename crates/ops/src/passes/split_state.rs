@@ -3,13 +3,20 @@
 //! A shard that reads and computes the same range of a state, as attention does with the heads of its caches, has that range as
 //! a state of its own: no other shard needs it.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
 
 use edgecut_graph::{Graph, OperatorId, StateTensors};
 
 use crate::{
-    passes::{axes::axis, rewriter::ShardLayout, sharding::Sharding},
-    split::{AccessMap, Join},
+    passes::{
+        rewriter::{ShardLayout, sliced},
+        shard::Slice,
+        sharding::Sharding,
+    },
+    split::{AccessMap, Join, SplitAxis},
 };
 
 /// A state of which each shard of an operator has a range.
@@ -29,36 +36,44 @@ impl SplitState {
     }
 }
 
-/// Those of `states` that are divided among the shards of the only operator that reads and computes them.
-pub(crate) fn split_states(
+/// Those of `states` that are divided among the shards of the only operator that reads and computes them. `axis_of` gives the split
+/// axis of an operator by number.
+pub(crate) fn split_states<'a>(
     graph: &Graph,
     states: &[StateTensors],
     shardings: &BTreeMap<OperatorId, Sharding>,
+    axis_of: &dyn Fn(OperatorId, usize) -> Option<&'a SplitAxis>,
 ) -> Vec<SplitState> {
     if states.is_empty() {
         return Vec::new();
     }
     let consumers = graph.consumers();
+    let names: HashSet<&str> = graph.tensors().map(|(_, tensor)| tensor.name.as_str()).collect();
     let of = |state: &StateTensors| {
-        let readers = &consumers[state.input.0 as usize];
-        let is_returned = graph.outputs.contains(&state.input);
-        split_state(graph, *state, shardings).filter(|(operator, _)| !is_returned && readers[..] == [*operator])
+        let id = graph.producer(state.output)?;
+        if consumers[state.input.0 as usize][..] != [id] || graph.outputs.contains(&state.input) {
+            return None;
+        }
+        let sharding = shardings.get(&id)?;
+        let split = split_state(graph, *state, (id, sharding, axis_of(id, sharding.axis)?))?;
+        let name = &graph.tensor(state.input).name;
+        let is_taken = |slice: Slice| names.contains(sliced(name, &slice).as_str());
+        let mut slices = split.ranges.iter().map(|range| Slice::new(split.axis, range.clone()));
+        (!slices.any(is_taken)).then_some(split)
     };
-    states.iter().filter_map(of).map(|(_, state)| state).collect()
+    states.iter().filter_map(of).collect()
 }
 
-/// The state as the shards of the operator that computes it have it, and that operator.
+/// The state as the shards of `operator`, which computes it, have it.
 fn split_state(
     graph: &Graph,
     state: StateTensors,
-    shardings: &BTreeMap<OperatorId, Sharding>,
-) -> Option<(OperatorId, SplitState)> {
-    let id = graph.producer(state.output)?;
-    let (operator, sharding) = (
-        graph.operator(id),
-        shardings.get(&id).filter(|sharding| sharding.tiles.is_empty() && sharding.packing.is_none())?,
-    );
-    let split = axis(graph, operator, sharding.axis).ok()?;
+    (operator, sharding, split): (OperatorId, &Sharding, &SplitAxis),
+) -> Option<SplitState> {
+    let operator = graph.operator(operator);
+    if !sharding.fits(split) || !sharding.tiles.is_empty() || sharding.packing.is_some() {
+        return None;
+    }
     let Join::Axis(outputs) = &split.join else { return None };
     let along = outputs.get(operator.outputs.iter().position(|output| *output == state.output)?).copied().flatten()?;
     let size = graph.tensor(state.output).ty.shape.get(along)?.get()?;
@@ -70,7 +85,7 @@ fn split_state(
     };
     let mut accesses = operator.operands().zip(&split.operands).filter(|(operand, _)| *operand == state.input);
     let is_split = accesses.all(|(_, access)| is_own(access));
-    is_split.then_some((id, SplitState { tensors: state, axis: along, ranges }))
+    is_split.then_some(SplitState { tensors: state, axis: along, ranges })
 }
 
 #[cfg(test)]
@@ -78,7 +93,10 @@ mod tests {
     use edgecut_graph::{DType, Operator, Origin, StatePair, TensorType};
 
     use super::*;
-    use crate::passes::shard_graph::{Role, shard_graph};
+    use crate::passes::{
+        shard::SplitError,
+        shard_graph::{Role, shard_graph},
+    };
 
     /// `next = h + x`, where `h` is a state; and `more`, if it has a name, of `h` and `x` too.
     fn graph(more: Option<&str>) -> (Graph, [StatePair; 1]) {
@@ -125,7 +143,13 @@ mod tests {
         let input = returned.inputs().next().unwrap();
         returned.outputs.push(input);
         assert!(whole((returned, states), cuts()), "an output that is the state before");
+        let (mut taken, states) = graph(None);
+        let ty = TensorType::of(DType::F32, &[2]);
+        taken.add_tensor("h[0:0..2]", ty, Origin::Input);
+        assert!(whole((taken, states), cuts()), "a name that a shard's state would have");
         let (graph, _) = graph(None);
+        let descending = BTreeMap::from([(OperatorId(0), Sharding::disjoint(0, vec![0, 3, 1, 4]))]);
+        assert!(matches!(shard_graph(&graph, &["h=next".parse().unwrap()], &descending), Err(SplitError::Cuts { .. })));
         let other = ["x=nothing".parse().unwrap()];
         let refused = shard_graph(&graph, &other, &BTreeMap::from([(OperatorId(0), cuts())])).unwrap_err();
         assert!(refused.to_string().contains("no output `nothing`"), "{refused}");

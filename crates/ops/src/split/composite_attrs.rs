@@ -4,7 +4,7 @@
 /// What an attribute depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompositeAttr {
-    /// No size, or one that is not a size of the result, such as that of a window or of a reduction axis.
+    /// No size, or one that is the same in every shard, such as that of a window.
     SizeIndependent,
     /// The number of columns: the last axis of the result.
     Columns,

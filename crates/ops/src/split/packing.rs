@@ -1,6 +1,6 @@
 //! Axes that hold several tensors one after the other, such as the queries, keys and values of attention that one product projects.
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,15 @@ pub struct Side {
 impl From<usize> for Side {
     fn from(axis: usize) -> Side {
         Side { axis, packing: None }
+    }
+}
+
+impl fmt::Display for Packing {
+    /// The positions of each part in a unit: `2+1+1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut widths = self.0.iter();
+        widths.next().map_or(Ok(()), |first| write!(f, "{first}"))?;
+        widths.try_for_each(|width| write!(f, "+{width}"))
     }
 }
 
@@ -78,7 +87,7 @@ mod tests {
     fn units_are_ranges_of_all_parts() {
         // Three units of two queries, a key and a value.
         let packing = Packing::new(&[2, 1, 1]).unwrap();
-        assert_eq!(packing.unit(), 4);
+        assert_eq!((packing.unit(), packing.to_string().as_str()), (4, "2+1+1"));
         for (begin, end, expected) in
             [(0, 12, [0..6, 6..9, 9..12]), (0, 4, [0..2, 6..7, 9..10]), (4, 12, [2..6, 7..9, 10..12])]
         {

@@ -24,7 +24,7 @@ use edgecut_ops::{
     is_view,
     passes::{
         shard::SplitError,
-        shard_graph::{Role, Sharded, Sharding, shard_graph},
+        shard_graph::{Role, Sharded, Sharding, shard_graph_along},
     },
 };
 
@@ -103,7 +103,9 @@ impl PlanRequest<'_> {
     pub fn expand(&self, choices: &Choices) -> Result<Expanded, SplitError> {
         let instance = &*self.instance;
         let (divisions, homes) = instance.divided(choices);
-        let made = shard_graph(instance.split_options.graph, &instance.model.states, &divisions)?;
+        let options = &instance.split_options;
+        let axis_of = |id: OperatorId, number: usize| options.axis(id, number);
+        let made = shard_graph_along(options.graph, &instance.model.states, &divisions, &axis_of)?;
         let Parts { first, shards: parts, last } = instance.parts(&made);
         let free = vec![Some(Cost::default()); instance.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {

@@ -121,6 +121,11 @@ impl<'a> SplitOptions<'a> {
         self.group_of.get(&operator).copied()
     }
 
+    /// The axis of this number along which `operator` can be split.
+    pub(crate) fn axis(&self, operator: OperatorId, number: usize) -> Option<&SplitAxis> {
+        self.axes.get(&operator)?.get(number)
+    }
+
     /// The operators that read `tensor`.
     pub fn consumers(&self, tensor: TensorId) -> &[OperatorId] {
         self.consumers.get(tensor.0 as usize).map_or(&[], Vec::as_slice)

@@ -99,6 +99,11 @@ fn of_plan(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export
         let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
         Some((group.device.0 as usize, plan.device_name(group.device)?.to_string()))
     };
+    let is_graph = matches!(options.format, ExportFormat::Dot | ExportFormat::Json);
+    if plan.states != plan.model.states && !is_graph {
+        let what = "the plan splits states, such as caches of attention, and exports have whole ones: make a plan with option `no_split`";
+        return Err(Error::BadInput(what.into()));
+    }
     match options.format {
         ExportFormat::Relay => modules::export(plan, model, options),
         ExportFormat::Onnx => parts::export(plan, model, options, Runtime::Onnx),
@@ -131,8 +136,6 @@ fn planned(path: &Path, plan: &Plan, options: &ModelOptions, events: &Events) ->
         let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
         return Err(Error::BadInput(what.into()));
     }
-    if !plan.splits.is_empty() || !plan.schedules.is_empty() {
-        model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
-    }
+    model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
     Ok(model)
 }

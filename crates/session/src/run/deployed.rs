@@ -43,7 +43,8 @@ impl Site {
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
-        let contents = model.contents(&graph)?.beginning(plan.model.states.iter().chain(&plan.states))?;
+        model.contents(model.graph())?.beginning(&plan.model.states)?;
+        let contents = model.contents(&graph)?.beginning(&plan.states)?;
         let given = contents.given();
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,

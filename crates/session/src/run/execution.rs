@@ -211,8 +211,8 @@ impl<'a> Execution<'a> {
         each: &mut dyn FnMut(MeasuredRun<'_>) -> Result<(), Error>,
     ) -> Result<Option<Interruption>, Error> {
         let (events, runtime) = (&self.site.events, &self.site.runtime);
-        let contents =
-            model.contents(&self.graph)?.beginning(self.plan.model.states.iter().chain(&self.plan.states))?;
+        model.contents(model.graph())?.beginning(&self.plan.model.states)?;
+        let contents = model.contents(&self.graph)?.beginning(&self.plan.states)?;
         let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
         let is_stream = self.options.throughput && self.plan.model.states.is_empty();
         let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
