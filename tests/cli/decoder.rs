@@ -114,7 +114,7 @@ fn attention_is_split_over_agents_with_its_caches() {
     assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()));
     let compared = &json(folder.path(), "run plan.json --repeat 2")["outputs"];
     assert_eq!((&compared["elements"], &compared["elements_beyond_tolerance"]), (&128.into(), &0.into()));
-    // States that the splits do not leave.
+    // States that do not match the splits.
     plan["states"] = plan["model"]["states"].clone();
     fs::write(&path, plan.to_string()).unwrap();
     for line in

@@ -307,7 +307,7 @@ fn split_operators_run_from_the_modules_of_both_devices() {
             axes(&import.graph, operator).iter().enumerate().filter(|(_, way)| way.size > 1 && way.carried.is_none())
         {
             let (cuts, devices) = (ways.cuts(&[0.3, 0.7]), [0, 1].map(DeviceId).to_vec());
-            let split = Split { operator: id, axis, cuts, tiles: Vec::new(), packing: None, devices };
+            let split = Split { operator: id, axis, cuts, tiles: Vec::new(), packed: None, devices };
             let graph = divided(&import.graph, &[], std::slice::from_ref(&split)).unwrap().graph;
             let mut plan = plan(&graph, |at| at % 2);
             plan.splits.push(split);

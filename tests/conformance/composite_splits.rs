@@ -156,7 +156,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
             return Err(format!("{} is split along {found:?}, expected {listed:?}", operator.name));
         }
         for (number, axis) in axes.iter().enumerate() {
-            for sharding in shardings(number, axis, &mut rng) {
+            for sharding in shardings((&graph, operator), (number, axis), &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let shards = sharding.ranges().len();
                 let split = match shard_graph(&graph, &[], &BTreeMap::from([(id, sharding)])) {

@@ -7,14 +7,14 @@ use std::{
 };
 
 use edgecut::{
-    graph::{Graph, OperatorId, TensorData},
+    graph::{Graph, Operator, OperatorId, TensorData},
     ops::{
         passes::{
             axes::axes,
             shard::SplitError,
             shard_graph::{Sharding, shard_graph},
         },
-        split::{Join, Packing, SplitAxis},
+        split::{Join, PackedAxis, SplitAxis},
     },
 };
 use libtest_mimic::Trial;
@@ -42,7 +42,7 @@ fn check(case: &Case) -> Result<(), String> {
     let mut outputs: Option<Vec<TensorData>> = None;
     for (id, operator) in graph.operators() {
         for (number, axis) in axes(&graph, operator).iter().enumerate() {
-            for sharding in shardings(number, axis, &mut rng) {
+            for sharding in shardings((&graph, operator), (number, axis), &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let divisions = with_producers(&graph, id, sharding);
                 let split = match shard_graph(&graph, &[], &divisions) {
@@ -78,7 +78,11 @@ fn with_producers(graph: &Graph, id: OperatorId, sharding: Sharding) -> BTreeMap
 }
 
 /// Halves, random fractions, and those as tiles that overlap by some positions.
-pub fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Vec<Sharding> {
+pub fn shardings(
+    (graph, operator): (&Graph, &Operator),
+    (number, axis): (usize, &SplitAxis),
+    rng: &mut fastrand::Rng,
+) -> Vec<Sharding> {
     let mut found = Vec::new();
     for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
         let mut cuts = axis.cuts(&fractions);
@@ -99,10 +103,10 @@ pub fn shardings(number: usize, axis: &SplitAxis, rng: &mut fastrand::Rng) -> Ve
     found.extend(tiled);
     // Units of two parts, of which the first shard has one.
     let unit = [3, 2].iter().find(|units| axis.size.is_multiple_of(**units)).map(|units| axis.size / units);
-    let packing = unit.filter(|unit| *unit > 1).and_then(|unit| Packing::new(&[unit - 1, 1]));
-    if let Some((packing, unit)) = packing.zip(unit).filter(|(packing, _)| axis.takes(packing)) {
+    let packed = unit.filter(|unit| *unit > 1).and_then(|unit| PackedAxis::new(&[unit - 1, 1]));
+    if let Some((packed, unit)) = packed.zip(unit).filter(|(packed, _)| axis.supports_packed(graph, operator, packed)) {
         let units = Sharding::disjoint(number, vec![0, unit, axis.size]);
-        found.push(Sharding { packing: Some(packing), ..units });
+        found.push(Sharding { packed: Some(packed), ..units });
     }
     found
 }

@@ -20,7 +20,7 @@ fn own_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     match &operator.decomposition {
         Some(decomposition) => {
             let Some(composite) = Composite::of(operator, decomposition) else { return Vec::new() };
-            composite.result_axes().into_iter().chain(composite.sums()).collect()
+            composite.result_axes().into_iter().chain(composite.reduction_axes()).collect()
         }
         None => declared_axes(graph, operator),
     }

@@ -78,7 +78,7 @@ impl<'a> Composite<'a> {
             match &propagation.demands[input.0 as usize] {
                 Some(Demand::Range { axis, steps }) => {
                     let map = chained(steps.clone());
-                    *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, packing: None, map });
+                    *split.operands.get_mut(index)? = Some(AccessMap { axis: *axis, packed: None, map });
                 }
                 Some(Demand::Parts(access)) => *split.operands.get_mut(index)? = Some(access.clone()),
                 Some(Demand::Whole) => {}

@@ -108,7 +108,7 @@ fn sliced(graph: &Graph, operator: &Operator, index: usize, need: &Slice) -> Opt
     let range = need.begin..need.end;
     let ty = &graph.tensor(*operator.outputs.get(index)?).ty;
     let axis = axes(graph, operator).into_iter().find(|axis| {
-        let is_along = need.packing.is_none() && axis.along_output(index, ty) == Some(need.axis);
+        let is_along = need.packed.is_none() && axis.aligned_output_axis(index, ty) == Some(need.axis);
         let on_grain = |at: u64| at.is_multiple_of(axis.grain) || at == axis.size;
         is_along && on_grain(range.start) && on_grain(range.end)
     })?;

@@ -5,7 +5,7 @@
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
 //! | [`bindings`](mod@bindings) | sizes of unknown dimensions, and selection among several by the shapes of inputs |
 //! | [`shard`] | the call that computes one shard of an operator |
-//! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`, `composite_sums`, by `range_propagation` with `range_maps` and `packed_parts`), and of `carried` partial sums |
+//! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`, `composite_reductions`, by `range_propagation` with `range_maps` and `packed_parts`), and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards: `sharding` says how, `split_state` which states are divided too |
 //! | [`tile`], `tile_bounds` | computes segments of a graph tile by tile; bounds inference |
 //! | `rewriter` | rewrites a graph whose tensors exist as shards |
@@ -21,7 +21,7 @@ pub mod axes;
 pub mod bindings;
 mod carried;
 mod composite_axes;
-mod composite_sums;
+mod composite_reductions;
 mod constant_copies;
 mod declared;
 pub mod decompose_quantisation;

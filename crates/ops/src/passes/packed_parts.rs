@@ -7,11 +7,11 @@ use edgecut_graph::{Attr, Graph, OperatorId, Origin, TensorId};
 
 use crate::{
     passes::range_maps::{applied, samples},
-    split::{AccessMap, Join, Packing, RangeFn, SplitAxis, gcd, scaled},
+    split::{AccessMap, Join, PackedAxis, RangeFn, SplitAxis, gcd, scaled},
 };
 
-/// A part of an axis of an input, and what of it shards need.
-pub(super) struct PackedPart {
+/// One of the slices that a decomposition takes of an input.
+pub(super) struct InputSlice {
     pub input: TensorId,
     /// The operator that slices it.
     operator: OperatorId,
@@ -31,10 +31,10 @@ pub(super) struct PackedSplit {
     pub slices: Vec<(OperatorId, Arc<SplitAxis>, Vec<RangeFn>)>,
 }
 
-impl PackedPart {
+impl InputSlice {
     /// What operator `id` reads if shards need the range `steps` of its `outputs` (by number: the axis). `None` if it does not slice
     /// an input along that axis.
-    pub fn of(inner: &Graph, id: OperatorId, outputs: &[(usize, usize)], steps: Vec<RangeFn>) -> Option<PackedPart> {
+    pub fn of(inner: &Graph, id: OperatorId, outputs: &[(usize, usize)], steps: Vec<RangeFn>) -> Option<InputSlice> {
         let (operator, [(0, axis)]) = (inner.operator(id), outputs) else { return None };
         let input = operator.operands().next()?;
         let only = |name: &str| match operator.attrs.get(name)? {
@@ -48,13 +48,17 @@ impl PackedPart {
         if !is_of_input || only("axes")? != *axis as u64 || only("strides")? != 1 {
             return None;
         }
-        Some(PackedPart { input, operator: id, axis: *axis, begin: only("begin")?, end: only("end")?, steps })
+        Some(InputSlice { input, operator: id, axis: *axis, begin: only("begin")?, end: only("end")?, steps })
     }
 }
 
-/// How shards of an axis of `size` positions, cut at multiples of `grain`, read the input that `parts` are of. `None` if they are not
-/// all of its axis, one after the other, or shards do not read the same share of each.
-pub(super) fn packed(inner: &Graph, mut parts: Vec<&PackedPart>, (size, grain): (u64, u64)) -> Option<PackedSplit> {
+/// How shards of an axis of `size` positions, cut at multiples of `grain`, read the input of `parts`. `None` if the slices do not cover
+/// its axis without gap or overlap, or shards read different fractions of them.
+pub(super) fn packed_split(
+    inner: &Graph,
+    mut parts: Vec<&InputSlice>,
+    (size, grain): (u64, u64),
+) -> Option<PackedSplit> {
     parts.sort_by_key(|part| part.begin);
     let (input, axis) = parts.first().map(|part| (part.input, part.axis))?;
     let total = inner.tensor(input).ty.shape.get(axis)?.get()?;
@@ -67,17 +71,17 @@ pub(super) fn packed(inner: &Graph, mut parts: Vec<&PackedPart>, (size, grain): 
         grain.checked_mul(positions / gcd(grain, positions))
     };
     let grain = widths.iter().try_fold(grain, refine).filter(|grain| *grain < size && size.is_multiple_of(*grain))?;
-    let in_proportion = |(part, width): (&&PackedPart, &u64)| {
+    let is_proportional = |(part, width): (&&InputSlice, &u64)| {
         let share = scaled(*width, size);
         samples(size, grain).iter().all(|range| applied(&part.steps, range) == share(range))
     };
-    if !is_whole || !parts.iter().zip(&widths).all(in_proportion) {
+    if !is_whole || !parts.iter().zip(&widths).all(is_proportional) {
         return None;
     }
     let units = size / grain;
-    let packing = Packing::new(&widths.iter().map(|width| width / units).collect::<Vec<_>>())?;
-    let access = |per: u64| AccessMap { axis, packing: Some(packing.clone()), map: Arc::new(scaled(total, per)) };
-    let slice = |(part, width): (&&PackedPart, &u64)| {
+    let packed = PackedAxis::new(&widths.iter().map(|width| width / units).collect::<Vec<_>>())?;
+    let access = |per: u64| AccessMap { axis, packed: Some(packed.clone()), map: Arc::new(scaled(total, per)) };
+    let slice = |(part, width): (&&InputSlice, &u64)| {
         // The slice of a shard's operand: as long as its part, after the parts before it.
         let (width, offset, end) = (*width, part.begin, part.end);
         let at = move |position: u64| {

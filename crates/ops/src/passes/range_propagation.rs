@@ -7,7 +7,7 @@ use edgecut_graph::{Graph, Operator, OperatorId, Origin, TensorData, TensorId};
 
 use crate::{
     passes::{
-        packed_parts::{PackedPart, PackedSplit, packed},
+        packed_parts::{InputSlice, PackedSplit, packed_split},
         range_maps::{applied, samples},
     },
     split::{AccessMap, Join, RangeFn, SplitAxis, gcd, scaled},
@@ -33,7 +33,7 @@ pub(super) enum Demand {
         axis: usize,
         steps: Vec<RangeFn>,
     },
-    /// A range of each of the parts that an axis of an input holds.
+    /// A range of each tensor that an axis of an input packs.
     Parts(AccessMap),
 }
 
@@ -49,7 +49,7 @@ impl<'a> RangePropagation<'a> {
         let mut propagation = RangePropagation::new(inner, size);
         for (output, side) in inner.outputs.iter().zip(sides) {
             let demand = match *side {
-                Some(axis) => propagation.part_of_result(*output, axis)?,
+                Some(axis) => propagation.proportional_range(*output, axis)?,
                 None => Demand::Whole,
             };
             propagation.require(*output, demand)?;
@@ -69,7 +69,7 @@ impl<'a> RangePropagation<'a> {
     /// Propagates the demands so far to the inputs. `None` as of [`RangePropagation::of`].
     pub fn propagate(&mut self, axes: &[Vec<Arc<SplitAxis>>]) -> Option<()> {
         let operators: Vec<_> = self.inner.operators().zip(axes).collect();
-        let mut parts: Vec<PackedPart> = Vec::new();
+        let mut parts: Vec<InputSlice> = Vec::new();
         for ((id, operator), axes) in operators.into_iter().rev() {
             match self.required(operator)? {
                 Required::Nothing => {}
@@ -83,7 +83,7 @@ impl<'a> RangePropagation<'a> {
                     };
                     match axes.iter().find(is_along) {
                         Some(axis) => self.choose(id, axis, steps)?,
-                        None => parts.push(PackedPart::of(self.inner, id, &outputs, steps)?),
+                        None => parts.push(InputSlice::of(self.inner, id, &outputs, steps)?),
                     }
                 }
             }
@@ -91,7 +91,7 @@ impl<'a> RangePropagation<'a> {
         let inputs: BTreeSet<TensorId> = parts.iter().map(|part| part.input).collect();
         inputs.into_iter().try_for_each(|input| {
             let of_input = parts.iter().filter(|part| part.input == input).collect();
-            let PackedSplit { access, grain, slices } = packed(self.inner, of_input, (self.size, self.grain))?;
+            let PackedSplit { access, grain, slices } = packed_split(self.inner, of_input, (self.size, self.grain))?;
             self.grain = grain;
             self.require(input, Demand::Parts(access))?;
             slices.into_iter().for_each(|(id, axis, steps)| self.choices[id.0 as usize] = Some((axis, steps)));
@@ -116,9 +116,9 @@ impl<'a> RangePropagation<'a> {
         Some(())
     }
 
-    /// A shard's part of `axis` of a result, in proportion to its part of the first one's. Refines the grain to whole
-    /// positions. `None` if only the whole axis has them.
-    fn part_of_result(&mut self, result: TensorId, axis: usize) -> Option<Demand> {
+    /// The range of `axis` of a result that corresponds to a shard's range of the first result. Refines the grain until ends are integers.
+    /// `None` if only the whole axis has integer ends.
+    fn proportional_range(&mut self, result: TensorId, axis: usize) -> Option<Demand> {
         let size = self.inner.tensor(result).ty.shape.get(axis)?.get()?;
         let mut steps: Vec<RangeFn> = Vec::new();
         if size != self.size {

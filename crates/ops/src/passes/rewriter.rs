@@ -12,7 +12,7 @@ use crate::{
     def::{Call, TypeError},
     passes::shard::{Shard, Slice, SplitError, resize},
     registry::lookup,
-    split::{Packing, Side},
+    split::{PackedAxis, ShardedAxis},
 };
 
 /// A graph some of whose operators are split into shards.
@@ -46,7 +46,7 @@ pub(crate) enum ShardLayout {
     Whole,
     /// Ranges of an axis in ascending order that cover it; neighbours may overlap.
     Concat {
-        side: Side,
+        side: ShardedAxis,
         ranges: Vec<Range<u64>>,
     },
     /// Partial sums.
@@ -158,10 +158,10 @@ impl GraphRewriter<'_> {
         }
         let is_alike = |slice: &Slice| match &self.layouts[tensor.0 as usize] {
             ShardLayout::Whole => true,
-            ShardLayout::Concat { side, .. } => (side.axis, &side.packing) == (slice.axis, &slice.packing),
+            ShardLayout::Concat { side, .. } => (side.axis, &side.packed) == (slice.axis, &slice.packed),
             ShardLayout::Partial => false,
         };
-        if let Some(slice) = need.filter(|slice| slice.packing.is_some() && !is_alike(slice)) {
+        if let Some(slice) = need.filter(|slice| slice.packed.is_some() && !is_alike(slice)) {
             return self.read_parts(tensor, slice, role);
         }
         let shards = self.shards[tensor.0 as usize].clone();
@@ -187,11 +187,11 @@ impl GraphRewriter<'_> {
             }
             ShardLayout::Concat { side, ranges } => {
                 let name = self.name_of(tensor, need);
-                let is_by_unit = |slice: &&Slice| (slice.axis, &slice.packing) == (side.axis, &side.packing);
-                match &side.packing {
-                    Some(packing) if need.filter(is_by_unit).is_none() => {
+                let is_same_layout = |slice: &&Slice| (slice.axis, &slice.packed) == (side.axis, &side.packed);
+                match &side.packed {
+                    Some(packed) if need.filter(is_same_layout).is_none() => {
                         let whole = self.original.tensor(tensor).name.clone();
-                        let tensor = self.joined_units(&shards, (side.axis, packing), &whole, role)?;
+                        let tensor = self.deinterleaved(&shards, (side.axis, packed), &whole, role)?;
                         self.slice(ShardTensor { tensor, producer: None }, need, role)
                     }
                     _ => self.concatenate(&shards, &side, &ranges, need, &name, role),
@@ -200,7 +200,7 @@ impl GraphRewriter<'_> {
         }
     }
 
-    /// A slice of an axis that holds several parts, of a tensor of which there are shards.
+    /// A slice of a packed axis, of a tensor that exists as shards of another layout.
     fn read_parts(&mut self, tensor: TensorId, need: &Slice, role: Role) -> Result<TensorId, SplitError> {
         let name = self.name_of(tensor, Some(need));
         let size = self.original.tensor(tensor).ty.shape.get(need.axis).and_then(|dim| dim.get());
@@ -227,18 +227,18 @@ impl GraphRewriter<'_> {
         need.map_or_else(|| name.clone(), |slice| sliced(name, slice))
     }
 
-    /// `shards`, which have consecutive units of an axis, as one tensor in which each part is in one piece, as `name`.
-    fn joined_units(
+    /// Concatenates shards of a packed axis tensor by tensor, which undoes the interleaving. The result is called `name`.
+    fn deinterleaved(
         &mut self,
         shards: &[ShardTensor],
-        (axis, packing): (usize, &Packing),
+        (axis, packed): (usize, &PackedAxis),
         name: &str,
         role: Role,
     ) -> Result<TensorId, SplitError> {
         let mut of_shards = Vec::with_capacity(shards.len());
         for shard in shards {
             let size = self.out.graph.tensor(shard.tensor).ty.shape.get(axis).and_then(|dim| dim.get()).unwrap_or(0);
-            of_shards.push(packing.ranges(size, 0, size));
+            of_shards.push(packed.ranges(size, 0, size));
         }
         let mut parts = Vec::new();
         for part in 0..of_shards.first().map_or(0, Vec::len) {
@@ -255,7 +255,7 @@ impl GraphRewriter<'_> {
     fn concatenate(
         &mut self,
         shards: &[ShardTensor],
-        side: &Side,
+        side: &ShardedAxis,
         ranges: &[Range<u64>],
         need: Option<&Slice>,
         name: &str,
@@ -270,7 +270,7 @@ impl GraphRewriter<'_> {
         for (index, piece) in cover(ranges, self.own, &(from..until)) {
             let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
             let along = Slice::new(axis, piece.start - range.start..piece.end - range.start);
-            let along = Slice { packing: side.packing.clone(), ..along };
+            let along = Slice { packed: side.packed.clone(), ..along };
             let part = self.slice(*shard, Some(&along), role)?;
             let across = need.filter(|slice| slice.axis != axis);
             let part = ShardTensor { tensor: part, producer: shard.producer };
@@ -279,8 +279,8 @@ impl GraphRewriter<'_> {
                 None => part,
             });
         }
-        match (&side.packing, &parts[..]) {
-            (Some(packing), [_, _, ..]) => self.joined_units(&parts, (axis, packing), name, role),
+        match (&side.packed, &parts[..]) {
+            (Some(packed), [_, _, ..]) => self.deinterleaved(&parts, (axis, packed), name, role),
             _ => self.joined(parts.into_iter().map(|part| part.tensor).collect(), axis, name, role),
         }
     }
@@ -382,9 +382,9 @@ fn cover(ranges: &[Range<u64>], own: Option<usize>, wanted: &Range<u64>) -> Vec<
 
 /// The name of a slice of the tensor `name`, which no other slice of it has.
 pub(crate) fn sliced(name: &str, slice: &Slice) -> SmolStr {
-    match &slice.packing {
+    match &slice.packed {
         None => format_smolstr!("{name}[{}:{}..{}]", slice.axis, slice.begin, slice.end),
-        Some(packing) => format_smolstr!("{name}[{}:{}..{} by {packing}]", slice.axis, slice.begin, slice.end),
+        Some(packed) => format_smolstr!("{name}[{}:{}..{} packed {packed}]", slice.axis, slice.begin, slice.end),
     }
 }
 

@@ -9,7 +9,7 @@ use edgecut_graph::{
 use crate::{
     def::{Call, TypeError},
     registry::lookup,
-    split::{DecompositionSplit, Join, Packing, SplitAxis},
+    split::{DecompositionSplit, Join, PackedAxis, SplitAxis},
 };
 
 /// One shard of an operator, by number. An operator that is not split is its own shard 0.
@@ -44,8 +44,8 @@ impl ShardCall {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
     pub axis: usize,
-    /// If the axis holds several parts: the range is counted by unit.
-    pub packing: Option<Packing>,
+    /// If the axis is packed: the range is in interleaved order.
+    pub packed: Option<PackedAxis>,
     pub begin: u64,
     pub end: u64,
 }
@@ -53,15 +53,15 @@ pub struct Slice {
 impl Slice {
     /// The positions `range` of `axis`.
     pub fn new(axis: usize, range: Range<u64>) -> Slice {
-        Slice { axis, packing: None, begin: range.start, end: range.end }
+        Slice { axis, packed: None, begin: range.start, end: range.end }
     }
 
     /// The slices that, one after the other, are this one of a tensor that has `size` positions along the axis.
     pub fn parts(&self, size: u64) -> Vec<Slice> {
-        match &self.packing {
+        match &self.packed {
             None => vec![self.clone()],
-            Some(packing) => {
-                let ranges = packing.ranges(size, self.begin, self.end).into_iter();
+            Some(packed) => {
+                let ranges = packed.ranges(size, self.begin, self.end).into_iter();
                 ranges.filter(|range| !range.is_empty()).map(|range| Slice::new(self.axis, range)).collect()
             }
         }
@@ -81,8 +81,7 @@ pub enum SplitError {
     )]
     Tiles { op: String, cuts: Vec<u64>, tiles: Vec<Range<u64>>, grain: u64 },
     #[error(
-        "{op} is split by units of {unit} positions at {cuts:?}, expected multiples of that, no tiles, and an axis whose positions are \
-         computed each for itself"
+        "{op} is split along a packed axis at {cuts:?}, expected multiples of {unit}, no tiles, and an axis with independent positions"
     )]
     Units { op: String, cuts: Vec<u64>, unit: u64 },
     #[error("shard {begin}..{end} of {op} reads no element of operand {operand}")]
@@ -115,10 +114,9 @@ impl SplitAxis {
         let mut sliced = Vec::with_capacity(self.operands.len());
         for (index, (tensor, access)) in operator.operands().zip(&self.operands).enumerate() {
             let mut ty = graph.tensor(tensor).ty.clone();
-            let slice = access.as_ref().map(|access| Slice {
-                packing: access.packing.clone(),
-                ..Slice::new(access.axis, (access.map)(range))
-            });
+            let slice = access
+                .as_ref()
+                .map(|access| Slice { packed: access.packed.clone(), ..Slice::new(access.axis, (access.map)(range)) });
             let slice =
                 slice.filter(|s| ty.shape.get(s.axis).and_then(|d| d.get()) != Some(s.end - s.begin.min(s.end)));
             if let Some(slice) = &slice {
@@ -146,7 +144,7 @@ impl SplitAxis {
                 && let Some(Some(axis)) = axes.get(index)
             {
                 let size = expected.shape.get(*axis).and_then(|d| d.get()).unwrap_or(self.size);
-                let part = self.part_of(size, range);
+                let part = self.output_range(size, range);
                 resize(&mut expected, *axis, part.end - part.start);
             }
             let same = found.dtype == expected.dtype && found.shape.fixed() == expected.shape.fixed();
@@ -160,21 +158,25 @@ impl SplitAxis {
 }
 
 impl SplitAxis {
-    /// The shard that computes the units of `packing` in `range`, which [`SplitAxis::takes`] the packing.
+    /// The shard that computes `range`, in interleaved order, of an axis that [supports](SplitAxis::supports_packed) `packed`.
     ///
     /// # Errors
-    /// As of [`SplitAxis::shard`].
+    /// As of [`SplitAxis::shard`], and if the axis does not support it.
     pub(crate) fn shard_of_units(
         &self,
         graph: &Graph,
         operator: &Operator,
         range: &Range<u64>,
-        packing: &Packing,
+        packed: &PackedAxis,
     ) -> Result<ShardCall, SplitError> {
-        // Each position is computed for itself: as many others make the same call.
+        if !self.supports_packed(graph, operator, packed) {
+            let (op, cuts) = (operator.name.to_string(), vec![range.start, range.end]);
+            return Err(SplitError::Units { op, cuts, unit: packed.unit() });
+        }
+        // Positions are independent: the call depends only on their number.
         let mut call = self.shard(graph, operator, &(0..range.end - range.start))?;
         for slice in call.operands.iter_mut().flatten() {
-            *slice = Slice { packing: Some(packing.clone()), ..Slice::new(slice.axis, range.clone()) };
+            *slice = Slice { packed: Some(packed.clone()), ..Slice::new(slice.axis, range.clone()) };
         }
         Ok(call)
     }

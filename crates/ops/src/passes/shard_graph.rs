@@ -21,7 +21,7 @@ use crate::{
         shard::{Shard, SplitError},
         split_state::{SplitState, split_states},
     },
-    split::{Carried, Join, Side, SplitAxis},
+    split::{Carried, Join, ShardedAxis, SplitAxis},
 };
 
 /// Splits the operators in `shardings`; the others stay whole, but for those that depend on parameters alone: each of their
@@ -40,14 +40,14 @@ pub fn shard_graph(
             axes.insert(*id, axis(graph, graph.operator(*id), sharding.axis)?);
         }
     }
-    shard_graph_along(graph, states, shardings, &|id, _| axes.get(&id))
+    shard_graph_with_axes(graph, states, shardings, &|id, _| axes.get(&id))
 }
 
-/// [`shard_graph`], for a caller that has the [`axes`](crate::passes::axes::axes) of the operators: `axis_of` gives the one of a number.
+/// [`shard_graph`] with axes that the caller has computed: `axis_of` looks one up by operator and number.
 ///
 /// # Errors
 /// As of [`shard_graph`].
-pub fn shard_graph_along<'a>(
+pub fn shard_graph_with_axes<'a>(
     graph: &Graph,
     states: &[StatePair],
     shardings: &BTreeMap<OperatorId, Sharding>,
@@ -115,9 +115,9 @@ impl GraphRewriter<'_> {
                 operator.outputs.iter().for_each(|output| self.shards[output.0 as usize].push(sum));
                 continue;
             }
-            let call = match &sharding.packing {
+            let call = match &sharding.packed {
                 None => axis.shard(self.original, operator, range)?,
-                Some(packing) => axis.shard_of_units(self.original, operator, range, packing)?,
+                Some(packed) => axis.shard_of_units(self.original, operator, range, packed)?,
             };
             self.own = Some(index as usize);
             let mut copy = operator.clone();
@@ -156,8 +156,8 @@ impl GraphRewriter<'_> {
                 Some(along) => {
                     let shape = &self.original.tensor(*output).ty.shape;
                     let size = shape.get(along).and_then(|dim| dim.get()).unwrap_or(axis.size);
-                    let ranges = ranges.iter().map(|range| axis.part_of(size, range)).collect();
-                    ShardLayout::Concat { side: Side { axis: along, packing: sharding.packing.clone() }, ranges }
+                    let ranges = ranges.iter().map(|range| axis.output_range(size, range)).collect();
+                    ShardLayout::Concat { side: ShardedAxis { axis: along, packed: sharding.packed.clone() }, ranges }
                 }
                 None => ShardLayout::Whole,
             },
@@ -203,11 +203,11 @@ impl GraphRewriter<'_> {
 
 /// Why `op` is not split along `axis` as in `sharding`, which does not fit it.
 fn refused(op: String, axis: &SplitAxis, sharding: &Sharding) -> SplitError {
-    let Sharding { cuts, tiles, packing, .. } = sharding.clone();
+    let Sharding { cuts, tiles, packed, .. } = sharding.clone();
     let (grain, size) = (axis.grain, axis.size);
-    match (Sharding::disjoint(sharding.axis, cuts.clone()).fits(axis), packing) {
+    match (Sharding::disjoint(sharding.axis, cuts.clone()).fits(axis), packed) {
         (false, _) => SplitError::Cuts { op, cuts, grain, size },
-        (true, Some(packing)) => SplitError::Units { op, cuts, unit: packing.unit() },
+        (true, Some(packed)) => SplitError::Units { op, cuts, unit: packed.unit() },
         (true, None) => SplitError::Tiles { op, cuts, tiles, grain },
     }
 }
@@ -217,10 +217,10 @@ mod tests {
     use edgecut_graph::{DType, Origin, TensorType};
 
     use super::*;
-    use crate::split::Packing;
+    use crate::{passes::axes::axes, split::PackedAxis};
 
     #[test]
-    fn shards_by_unit_read_each_other_and_are_joined_part_by_part() {
+    fn packed_shards_are_read_and_concatenated_tensor_by_tensor() {
         let ty = TensorType::of(DType::F32, &[12]);
         let mut graph = Graph::new();
         let x = graph.add_tensor("x", ty.clone(), Origin::Input);
@@ -229,22 +229,34 @@ mod tests {
         let sum = graph.operator(add).outputs[0];
         let relu = graph.add_operator(Operator::new("nn.relu", [sum]), &[ty]);
         graph.outputs = graph.operator(relu).outputs.clone();
-        let packing = |widths: &[u64]| Packing::new(widths);
-        let by_unit = |packing| Sharding { packing, ..Sharding::disjoint(0, vec![0, 4, 12]) };
-        let names = |of: [Option<Packing>; 2]| {
+        let of_widths = |widths: &[u64]| PackedAxis::new(widths);
+        let by_unit = |packed| Sharding { packed, ..Sharding::disjoint(0, vec![0, 4, 12]) };
+        let names = |of: [Option<PackedAxis>; 2]| {
             let made = shard_graph(&graph, &[], &[add, relu].into_iter().zip(of.map(by_unit)).collect()).unwrap();
             let name = |(_, operator): (OperatorId, &Operator)| operator.name.to_string();
             let count = |wanted: &str| made.graph.operators().map(name).filter(|name| name == wanted).count();
             [count("strided_slice"), count("concatenate")]
         };
         // Each of the two shards slices both operands, in three parts; the result has three parts of each.
-        let packed = || packing(&[2, 1, 1]);
+        let packed = || of_widths(&[2, 1, 1]);
         assert_eq!(names([packed(), packed()]), [12 + 6, 4 + 1]);
         assert_eq!(names([None, None]), [4, 1]);
         // A shard of the second operator needs what both shards of the first one have.
         let [slices, joins] = names([packed(), None]);
         assert!(slices > 12 && joins > 4, "{slices} slices, {joins} joins");
-        for refused in [packing(&[3, 2]), packing(&[5])] {
+        // Columns of the data are not those of fewer indices.
+        let mut graph_of_gather = Graph::new();
+        let data = graph_of_gather.add_tensor("d", TensorType::of(DType::F32, &[2, 16]), Origin::Input);
+        let indices = graph_of_gather.add_tensor("i", TensorType::of(DType::I64, &[2, 8]), Origin::Input);
+        let attrs = [("axis".into(), edgecut_graph::Attr::Int(0))].into_iter().collect();
+        let gather = Operator::new("gather", [data, indices]).with_attrs(attrs);
+        let gather = graph_of_gather.add_operator(gather, &[TensorType::of(DType::F32, &[2, 8])]);
+        graph_of_gather.outputs = graph_of_gather.operator(gather).outputs.clone();
+        let number = axes(&graph_of_gather, graph_of_gather.operator(gather)).iter().position(|axis| axis.size == 8);
+        let columns = Sharding { packed: packed(), ..Sharding::disjoint(number.unwrap(), vec![0, 4, 8]) };
+        let found = shard_graph(&graph_of_gather, &[], &BTreeMap::from([(gather, columns)]));
+        assert!(matches!(found, Err(SplitError::Units { .. })), "{found:?}");
+        for refused in [of_widths(&[3, 2]), of_widths(&[5])] {
             let cuts = BTreeMap::from([(relu, by_unit(refused))]);
             assert!(matches!(shard_graph(&graph, &[], &cuts), Err(SplitError::Units { .. })));
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::split::{Join, Packing, SplitAxis};
+use crate::split::{Join, PackedAxis, SplitAxis};
 
 /// How one operator is split into shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct Sharding {
     /// need and would otherwise receive (fused tiles: Zhao et al., DeepThings, TCAD 2018). Empty if no shard computes more
     /// than its share.
     pub tiles: Vec<Range<u64>>,
-    /// If the axis holds several parts: boundaries are counted by unit, and are those of units.
-    pub packing: Option<Packing>,
+    /// If the axis is packed: cuts are in interleaved order, at multiples of the unit.
+    pub packed: Option<PackedAxis>,
 }
 
 impl Sharding {
     /// Shards that compute nothing twice.
     pub fn disjoint(axis: usize, cuts: Vec<u64>) -> Sharding {
-        Sharding { axis, cuts, tiles: Vec::new(), packing: None }
+        Sharding { axis, cuts, tiles: Vec::new(), packed: None }
     }
 
     /// What each shard computes.
@@ -46,9 +46,11 @@ impl Sharding {
                 && self.tiles.iter().zip(cuts.windows(2)).all(contains)
                 && self.tiles.iter().all(|tile| on_grain(&tile.start) && on_grain(&tile.end) && tile.end <= axis.size)
                 && self.tiles.windows(2).all(|w| w[0].start <= w[1].start && w[0].end <= w[1].end && w[0] != w[1]);
-        let is_of_units = |packing: &Packing| {
-            axis.takes(packing) && self.tiles.is_empty() && cuts.iter().all(|at| at.is_multiple_of(packing.unit()))
+        let is_of_units = |packed: &PackedAxis| {
+            self.tiles.is_empty()
+                && axis.size.is_multiple_of(packed.unit())
+                && cuts.iter().all(|at| at.is_multiple_of(packed.unit()))
         };
-        ascending && ends && cuts.iter().all(on_grain) && tiles && self.packing.as_ref().is_none_or(is_of_units)
+        ascending && ends && cuts.iter().all(on_grain) && tiles && self.packed.as_ref().is_none_or(is_of_units)
     }
 }

@@ -71,17 +71,17 @@ fn split_state(
     (operator, sharding, split): (OperatorId, &Sharding, &SplitAxis),
 ) -> Option<SplitState> {
     let operator = graph.operator(operator);
-    if !sharding.fits(split) || !sharding.tiles.is_empty() || sharding.packing.is_some() {
+    if !sharding.fits(split) || !sharding.tiles.is_empty() || sharding.packed.is_some() {
         return None;
     }
     let Join::Axis(outputs) = &split.join else { return None };
     let along = outputs.get(operator.outputs.iter().position(|output| *output == state.output)?).copied().flatten()?;
     let size = graph.tensor(state.output).ty.shape.get(along)?.get()?;
     let shards = sharding.ranges();
-    let ranges: Vec<Range<u64>> = shards.iter().map(|range| split.part_of(size, range)).collect();
+    let ranges: Vec<Range<u64>> = shards.iter().map(|range| split.output_range(size, range)).collect();
     let is_own = |access: &Option<AccessMap>| {
         let reads = |access: &AccessMap| shards.iter().map(|range| (access.map)(range)).eq(ranges.iter().cloned());
-        access.as_ref().is_some_and(|access| access.packing.is_none() && access.axis == along && reads(access))
+        access.as_ref().is_some_and(|access| access.packed.is_none() && access.axis == along && reads(access))
     };
     let mut accesses = operator.operands().zip(&split.operands).filter(|(operand, _)| *operand == state.input);
     let is_split = accesses.all(|(_, access)| is_own(access));

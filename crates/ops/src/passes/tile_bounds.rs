@@ -132,7 +132,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
         let split = self.tile(id, tile);
         let access = move |index: usize| {
             let (axis, range) = split?;
-            Some((axis.operands.get(index)?.as_ref().filter(|access| access.packing.is_none())?, range))
+            Some((axis.operands.get(index)?.as_ref().filter(|access| access.packed.is_none())?, range))
         };
         graph.operator(id).operands().enumerate().filter_map(move |(index, tensor)| {
             let range = access(index).map(|(access, range)| {
@@ -160,7 +160,8 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
         if axis.join == Join::Sum {
             return None;
         }
-        let along = |(index, output): (usize, &TensorId)| axis.along_output(index, &axes.graph.tensor(*output).ty);
+        let along =
+            |(index, output): (usize, &TensorId)| axis.aligned_output_axis(index, &axes.graph.tensor(*output).ty);
         let outputs: Vec<Option<usize>> = operator.outputs.iter().enumerate().map(along).collect();
         let mut read_outside = false;
         for (output, along) in operator.outputs.iter().zip(&outputs) {
@@ -221,7 +222,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
             if self.axes.graph.producer(tensor).is_some_and(|producer| self.members.contains(&producer)) {
                 return None;
             }
-            let read = match access.as_ref().filter(|access| access.packing.is_none()) {
+            let read = match access.as_ref().filter(|access| access.packed.is_none()) {
                 None => Required::Whole,
                 Some(access) => {
                     Required::Ranges { axis: access.axis, ranges: ranges.iter().map(&*access.map).collect() }
@@ -243,7 +244,7 @@ impl<'s, 'a> BoundsInference<'s, 'a> {
 /// Index of the one of `axes` of `operator` whose shards are ranges of `axis` of output number `output`.
 fn axis_index(graph: &Graph, operator: &Operator, axes: &[SplitAxis], (output, axis): (usize, usize)) -> Option<usize> {
     let ty = &graph.tensor(*operator.outputs.get(output)?).ty;
-    axes.iter().position(|split| split.along_output(output, ty) == Some(axis))
+    axes.iter().position(|split| split.aligned_output_axis(output, ty) == Some(axis))
 }
 
 /// Ranges of equal length, the last ones shorter or empty: inner tiles are then identical computations.

@@ -2,9 +2,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use edgecut_graph::{Attr, Graph, TensorType};
+use edgecut_graph::{Attr, Graph, Operator, TensorId, TensorType};
 
-use super::{linear::Carried, packing::Packing};
+use super::{linear::Carried, packed_axis::PackedAxis};
 
 /// An axis along which a call can be split: an axis of its results, or a reduction axis.
 ///
@@ -45,7 +45,7 @@ pub struct OperatorSplit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Join {
     /// Concatenated along this axis of each output, of which a shard computes a range in proportion to its own: see
-    /// [`SplitAxis::part_of`]. `None` for an output that every shard computes whole.
+    /// [`SplitAxis::output_range`]. `None` for an output that every shard computes whole.
     Axis(Vec<Option<usize>>),
     /// Added elementwise: each shard reduces over a range of the reduction axis.
     Sum,
@@ -56,8 +56,8 @@ pub enum Join {
 pub struct AccessMap {
     /// The operand's axis.
     pub axis: usize,
-    /// If the axis holds several parts: ranges of it are counted by unit.
-    pub packing: Option<Packing>,
+    /// If the axis is packed: ranges are in interleaved order.
+    pub packed: Option<PackedAxis>,
     pub map: RangeFn,
 }
 
@@ -84,7 +84,7 @@ impl SplitAxis {
         map: impl Fn(&Range<u64>) -> Range<u64> + Send + Sync + 'static,
     ) -> SplitAxis {
         if let Some(operand) = self.operands.get_mut(index) {
-            *operand = Some(AccessMap { axis, packing: None, map: Arc::new(map) });
+            *operand = Some(AccessMap { axis, packed: None, map: Arc::new(map) });
         }
         self
     }
@@ -114,28 +114,33 @@ impl SplitAxis {
         self
     }
 
-    /// The positions that the shard of `range` computes of an axis of an output that has `size` positions. Heads of keys and
-    /// the columns of attention's result, for example, are split alike, but are not as many.
-    pub fn part_of(&self, size: u64, range: &Range<u64>) -> Range<u64> {
+    /// The range of an output axis of `size` positions that the shard of `range` computes, scaled if the sizes differ: KV heads of a
+    /// cache and channels of the attention result, for example.
+    pub fn output_range(&self, size: u64, range: &Range<u64>) -> Range<u64> {
         match size == self.size {
             true => range.clone(),
             false => scaled(size, self.size)(range),
         }
     }
 
-    /// The axis along which output number `index` of `ty` is concatenated, if its positions are those of this axis.
-    pub fn along_output(&self, index: usize, ty: &TensorType) -> Option<usize> {
+    /// The axis along which output `index`, of type `ty`, is concatenated, if it has as many positions as this axis.
+    pub fn aligned_output_axis(&self, index: usize, ty: &TensorType) -> Option<usize> {
         let Join::Axis(outputs) = &self.join else { return None };
         let along = outputs.get(index).copied().flatten()?;
         (ty.shape.get(along)?.get()? == self.size).then_some(along)
     }
 
-    /// Whether the positions of the axis are computed each for itself, so that shards may compute any of them, and there are whole
-    /// units of `packing`.
-    pub fn takes(&self, packing: &Packing) -> bool {
+    /// Whether positions are independent and those of the operands that are sliced, so that a shard of `operator` may compute any subset
+    /// of them, and the size is a multiple of the unit.
+    pub fn supports_packed(&self, graph: &Graph, operator: &Operator, packed: &PackedAxis) -> bool {
         let ranges: Vec<Range<u64>> = [0..1, 0..self.size / 2, self.size / 2..self.size].into();
-        let is_own =
-            |access: &AccessMap| access.packing.is_none() && ranges.iter().all(|range| (access.map)(range) == *range);
+        let is_own = |(operand, access): (TensorId, &Option<AccessMap>)| {
+            access.as_ref().is_none_or(|access| {
+                let size = graph.tensor(operand).ty.shape.get(access.axis).and_then(|dim| dim.get());
+                let is_same = ranges.iter().all(|range| (access.map)(range) == *range);
+                access.packed.is_none() && size == Some(self.size) && is_same
+            })
+        };
         let by_length = |(_, value): &(&'static str, AttrFn)| {
             let half = self.size / 2;
             half == 0 || value(&(0..half)) == value(&(self.size - half..self.size))
@@ -143,8 +148,8 @@ impl SplitAxis {
         matches!(self.join, Join::Axis(_))
             && self.grain == 1
             && self.carried.is_none()
-            && self.size.is_multiple_of(packing.unit())
-            && self.operands.iter().flatten().all(is_own)
+            && self.size.is_multiple_of(packed.unit())
+            && operator.operands().zip(&self.operands).all(is_own)
             && self.attrs.iter().all(by_length)
     }
 

@@ -5,17 +5,17 @@
 //! | [`axis`] | [`SplitAxis`]: the operand ranges that a shard reads, and how shard results combine |
 //! | `composite_attrs` | how attributes of composite operators depend on sizes |
 //! | [`linear`] | which operands an operator is linear in, so that partial sums pass through it |
-//! | `packing` | [`Packing`]: an axis that holds several tensors one after the other |
+//! | `packed_axis` | [`PackedAxis`]: several tensors one after the other along an axis |
 //! | `rules` | split axes that several families share |
 
 pub(crate) mod axis;
 pub(crate) mod composite_attrs;
 pub(crate) mod linear;
-pub(crate) mod packing;
+pub(crate) mod packed_axis;
 pub(crate) mod rules;
 
 pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis};
 pub(crate) use axis::{gcd, scaled};
 pub use linear::{Carried, Linearity};
-pub use packing::{Packing, PackingError, Side};
+pub use packed_axis::{PackedAxis, PackedAxisError, ShardedAxis};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

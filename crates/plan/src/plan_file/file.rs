@@ -17,7 +17,7 @@ use edgecut_graph::{
 };
 use edgecut_ops::{
     passes::{bindings::Binding, retype::BindDim},
-    split::Packing,
+    split::PackedAxis,
 };
 
 pub use edgecut_graph::Granularity;
@@ -209,9 +209,9 @@ pub struct Split {
     /// What each shard computes, where that is more than lies between its cuts: halos that it does not receive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiles: Vec<Range<u64>>,
-    /// Of an axis that holds several tensors one after the other: the positions of each for a unit. Cuts are then counted by unit.
+    /// For a packed axis: the number of positions of each tensor per unit. Cuts are then in interleaved order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packing: Option<Packing>,
+    pub packed: Option<PackedAxis>,
     /// What each shard runs on.
     pub devices: Vec<DeviceId>,
 }

@@ -18,7 +18,7 @@ pub enum PlannedGraphError {
     Split(#[from] SplitError),
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    #[error("the states of the plan are not those that its splits leave of the model's: make the plan again")]
+    #[error("the states of the plan do not match its splits: make the plan again")]
     States,
 }
 
@@ -40,8 +40,8 @@ pub fn planned_graph(model: &Graph, plan: &Plan) -> Result<Graph, PlannedGraphEr
 /// If the splits were made for another graph, or a state is none of the graph.
 pub fn divided(graph: &Graph, states: &[StatePair], splits: &[Split]) -> Result<Sharded, SplitError> {
     let division = |split: &Split| {
-        let Split { operator, axis, cuts, tiles, packing, .. } = split.clone();
-        (operator, Sharding { axis, cuts, tiles, packing })
+        let Split { operator, axis, cuts, tiles, packed, .. } = split.clone();
+        (operator, Sharding { axis, cuts, tiles, packed })
     };
     shard_graph(graph, states, &splits.iter().map(division).collect())
 }

@@ -24,7 +24,7 @@ use edgecut_ops::{
     is_view,
     passes::{
         shard::SplitError,
-        shard_graph::{Role, Sharded, Sharding, shard_graph_along},
+        shard_graph::{Role, Sharded, Sharding, shard_graph_with_axes},
     },
 };
 
@@ -105,7 +105,7 @@ impl PlanRequest<'_> {
         let (divisions, homes) = instance.divided(choices);
         let options = &instance.split_options;
         let axis_of = |id: OperatorId, number: usize| options.axis(id, number);
-        let made = shard_graph_along(options.graph, &instance.model.states, &divisions, &axis_of)?;
+        let made = shard_graph_with_axes(options.graph, &instance.model.states, &divisions, &axis_of)?;
         let Parts { first, shards: parts, last } = instance.parts(&made);
         let free = vec![Some(Cost::default()); instance.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
@@ -167,7 +167,7 @@ impl Instance<'_> {
             axis: division.axis,
             cuts: division.cuts.clone(),
             tiles: division.tiles.clone(),
-            packing: division.packing.clone(),
+            packed: division.packed.clone(),
             devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
         };
         expanded.divisions.iter().map(split).collect()

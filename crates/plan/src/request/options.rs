@@ -9,7 +9,7 @@ use std::{
 use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{axes::axes, shard_graph::Sharding},
-    split::{Join, Packing, Side, SplitAxis},
+    split::{Join, PackedAxis, ShardedAxis, SplitAxis},
 };
 
 /// How the groups of a graph can be split.
@@ -33,8 +33,8 @@ pub struct SplitOptions<'a> {
 pub struct SplitOption {
     /// Number of the axis among those of the last operator.
     pub axis: usize,
-    /// The axis of the group's result that its shards lie side by side along; `None` if they are to be added up.
-    pub side: Option<Side>,
+    /// The axis along which the shards' results are concatenated; `None` if they are summed.
+    pub side: Option<ShardedAxis>,
     /// Positions along it, and what shards' ends are multiples of.
     pub size: u64,
     pub grain: u64,
@@ -46,7 +46,7 @@ pub struct SplitOption {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
     /// Each a part of it, along this axis.
-    Part(Side),
+    Part(ShardedAxis),
     /// Each all of it.
     Whole,
     /// The first one all of it, the others nothing.
@@ -59,7 +59,7 @@ pub(crate) enum Read {
     Nothing,
     Whole,
     /// A range of an axis.
-    Range(Side, Range<u64>),
+    Range(ShardedAxis, Range<u64>),
 }
 
 impl Read {
@@ -80,16 +80,16 @@ impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
         let axes = groups.iter().flatten().map(|id| (*id, axes(graph, graph.operator(*id))));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
-        // From the last to the first: readers say which of their operands hold several parts.
-        let mut packings: HashMap<TensorId, Vec<Packing>> = HashMap::new();
+        // From the last to the first: readers say which of their operands are packed.
+        let mut packed_axes: HashMap<TensorId, Vec<PackedAxis>> = HashMap::new();
         let mut found: Vec<Vec<SplitOption>> = Vec::with_capacity(groups.len());
         for group in groups.iter().rev() {
-            let options = all.of_group(group, &packings);
+            let options = all.of_group(group, &packed_axes);
             for (tensor, need) in options.iter().flat_map(|option| &option.reads) {
-                let Need::Part(Side { packing: Some(packing), .. }) = need else { continue };
-                let known = packings.entry(*tensor).or_default();
-                if !known.contains(packing) {
-                    known.push(packing.clone());
+                let Need::Part(ShardedAxis { packed: Some(packed), .. }) = need else { continue };
+                let known = packed_axes.entry(*tensor).or_default();
+                if !known.contains(packed) {
+                    known.push(packed.clone());
                 }
             }
             found.push(options);
@@ -150,29 +150,32 @@ impl<'a> SplitOptions<'a> {
         self.options.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// The options of `group`. `packings` are those that later groups read its result by.
-    fn of_group(&self, group: &[OperatorId], packings: &HashMap<TensorId, Vec<Packing>>) -> Vec<SplitOption> {
+    /// The options of `group`. `packed_axes` are those that later groups read.
+    fn of_group(&self, group: &[OperatorId], packed_axes: &HashMap<TensorId, Vec<PackedAxis>>) -> Vec<SplitOption> {
         let Some(last) = group.last().filter(|last| !self.is_constant(**last)) else { return Vec::new() };
         let axes = self.axes.get(last).map_or(&[][..], Vec::as_slice);
         let result = self.graph.operator(*last).outputs.first();
-        let packings = result.and_then(|result| packings.get(result)).map_or(&[][..], Vec::as_slice);
-        let option = |(number, axis, packing): (usize, &SplitAxis, Option<&Packing>)| {
+        let packed_axes = result.and_then(|result| packed_axes.get(result)).map_or(&[][..], Vec::as_slice);
+        let option = |(number, axis, packed): (usize, &SplitAxis, Option<&PackedAxis>)| {
             let side = match &axis.join {
                 Join::Axis(outputs) => {
-                    Some(Side { axis: outputs.first().copied().flatten()?, packing: packing.cloned() })
+                    Some(ShardedAxis { axis: outputs.first().copied().flatten()?, packed: packed.cloned() })
                 }
                 Join::Sum => None,
             };
-            let grain = packing.map_or(axis.grain, Packing::unit);
+            let grain = packed.map_or(axis.grain, PackedAxis::unit);
             let option = SplitOption { axis: number, side, size: axis.size, grain, reads: Vec::new() };
             // Candidate on halves, because what a shard needs is known by example only.
             let halves = self.divisions(group, &option, &[0.5, 0.5])?;
             Some(SplitOption { reads: self.reads(group, &halves), ..option })
         };
         let plain = axes.iter().enumerate().map(|(number, axis)| (number, axis, None));
-        let by_unit = packings.iter().flat_map(|packing| {
-            let able = axes.iter().enumerate().filter(|(_, axis)| axis.takes(packing));
-            able.map(move |(number, axis)| (number, axis, Some(packing)))
+        let by_unit = packed_axes.iter().flat_map(|packed| {
+            let able = axes
+                .iter()
+                .enumerate()
+                .filter(|(_, axis)| axis.supports_packed(self.graph, self.graph.operator(*last), packed));
+            able.map(move |(number, axis)| (number, axis, Some(packed)))
         });
         plain.chain(by_unit).filter_map(option).collect()
     }
@@ -205,8 +208,8 @@ impl<'a> SplitOptions<'a> {
                 }
                 let read = |(shard, range): (usize, &Range<u64>)| match access {
                     Some(access) => {
-                        let packing = access.packing.as_ref().or(division.packing.as_ref()).cloned();
-                        Read::Range(Side { axis: access.axis, packing }, (access.map)(range))
+                        let packed = access.packed.as_ref().or(division.packed.as_ref()).cloned();
+                        Read::Range(ShardedAxis { axis: access.axis, packed }, (access.map)(range))
                     }
                     None if is_offset && shard > 0 => Read::Nothing,
                     None => Read::Whole,
@@ -230,12 +233,12 @@ impl<'a> SplitOptions<'a> {
         fractions: &[f64],
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
         let axis = self.axes.get(group.last()?)?.get(option.axis)?;
-        let packing = option.side.as_ref().and_then(|side| side.packing.clone());
+        let packed = option.side.as_ref().and_then(|side| side.packed.clone());
         let cuts = axis.cuts_by(option.grain, fractions);
         if cuts.windows(2).any(|w| w[0] == w[1]) {
             return None;
         }
-        let division = Sharding { packing, ..Sharding::disjoint(option.axis, cuts) };
+        let division = Sharding { packed, ..Sharding::disjoint(option.axis, cuts) };
         division.fits(axis).then(|| self.propagated(group, division)).flatten()
     }
 
@@ -254,7 +257,7 @@ impl<'a> SplitOptions<'a> {
         let mut tiles = shares.clone();
         let outputs = self.graph.operator(*last).outputs.iter().enumerate();
         let along = |(index, output): (usize, &TensorId)| {
-            Some((*output, axis.along_output(index, &self.graph.tensor(*output).ty)?))
+            Some((*output, axis.aligned_output_axis(index, &self.graph.tensor(*output).ty)?))
         };
         for (output, side) in outputs.filter_map(along) {
             for (reader, division) in readers {
@@ -274,10 +277,10 @@ impl<'a> SplitOptions<'a> {
     /// they read all, or along another axis, are left out.
     fn reads_of(&self, reader: OperatorId, division: &Sharding, tensor: TensorId, side: usize) -> Vec<Vec<Range<u64>>> {
         let axis = self.axes.get(&reader).and_then(|axes| axes.get(division.axis));
-        let Some(axis) = axis.filter(|_| division.packing.is_none()) else { return Vec::new() };
+        let Some(axis) = axis.filter(|_| division.packed.is_none()) else { return Vec::new() };
         let operands = self.graph.operator(reader).operands().zip(&axis.operands);
         let accesses = operands.filter(|(operand, _)| *operand == tensor).filter_map(|(_, access)| access.as_ref());
-        let along = accesses.filter(|access| access.axis == side && access.packing.is_none());
+        let along = accesses.filter(|access| access.axis == side && access.packed.is_none());
         along.map(|access| division.ranges().iter().map(|range| (access.map)(range)).collect()).collect()
     }
 
@@ -312,16 +315,18 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 let access = access.as_ref()?;
-                let packing = access.packing.as_ref().or(division.packing.as_ref()).cloned();
+                let packed = access.packed.as_ref().or(division.packed.as_ref()).cloned();
                 let read = |ranges: Vec<Range<u64>>| ranges.iter().map(|range| (access.map)(range)).collect::<Vec<_>>();
                 let shares = division.cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
                 let ty = &self.graph.tensor(tensor).ty;
-                let is_same_axis = |axis: &SplitAxis| axis.along_output(index as usize, ty) == Some(access.axis);
+                let is_same_axis = |axis: &SplitAxis| axis.aligned_output_axis(index as usize, ty) == Some(access.axis);
                 let axes = self.axes.get(&operator)?;
                 let number = axes.iter().position(is_same_axis)?;
                 let wanted = covering(number, &axes[number], &read(shares), read(division.ranges()))?;
-                let wanted = Sharding { packing, ..wanted };
-                if !wanted.fits(&axes[number]) {
+                let wanted = Sharding { packed, ..wanted };
+                let producer = self.graph.operator(operator);
+                let is_supported = |packed| axes[number].supports_packed(self.graph, producer, packed);
+                if !wanted.fits(&axes[number]) || !wanted.packed.as_ref().is_none_or(is_supported) {
                     return None;
                 }
                 if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
@@ -348,7 +353,7 @@ fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<R
     };
     let tiles: Vec<Range<u64>> = tiles.into_iter().zip(cuts.windows(2)).map(widened).collect();
     let is_disjoint = tiles.iter().zip(cuts.windows(2)).all(|(tile, cut)| *tile == (cut[0]..cut[1]));
-    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles }, packing: None })
+    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles }, packed: None })
 }
 
 #[cfg(test)]
@@ -365,7 +370,7 @@ mod tests {
             ("a halo on a grain of 2", axis(8, 2), [0..5, 3..8], [0, 2, 8], vec![0..6, 2..8]),
         ] {
             let made = covering(1, &axis, &reads, reads.to_vec()).unwrap();
-            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles, packing: None }, "{what}");
+            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles, packed: None }, "{what}");
             assert!(made.fits(&axis), "{what}");
         }
         assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");

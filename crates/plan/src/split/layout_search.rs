@@ -25,7 +25,7 @@ use crate::{
     },
 };
 use edgecut_graph::{StateTensors, TensorId, units::Bytes};
-use edgecut_ops::{is_view, split::Side};
+use edgecut_ops::{is_view, split::ShardedAxis};
 
 /// Most states that are kept between two groups.
 const WIDTH: usize = 48;
@@ -110,7 +110,7 @@ enum Parts {
     Nothing,
     /// A range of an axis each.
     Ranges {
-        side: Side,
+        side: ShardedAxis,
         ranges: Rc<[(u64, u64)]>,
     },
     /// Partial sums, on the devices of this set.

@@ -12,7 +12,7 @@ use crate::{
         pieces::{PIECES, in_pieces},
     },
 };
-use edgecut_ops::split::Side;
+use edgecut_ops::split::ShardedAxis;
 
 /// Candidate fractions of one device.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
@@ -57,7 +57,7 @@ impl Search<'_, '_> {
     pub(super) fn change_axis(&mut self, at: &mut Incumbent) {
         let groups = self.request.instance.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.instance.split_options.group(group));
-        let sides: BTreeSet<&Option<Side>> = options.map(|option| &option.side).collect();
+        let sides: BTreeSet<&Option<ShardedAxis>> = options.map(|option| &option.side).collect();
         for segment in segments(groups, groups) {
             for side in &sides {
                 if self.is_over() {
@@ -74,7 +74,7 @@ impl Search<'_, '_> {
 
     /// `choices` with the groups of `segment` split along `side` where they can be, in the ratio of the nearest split
     /// group before, else after; `None` if nothing changes.
-    fn along(&self, choices: &Choices, segment: &Range<usize>, side: &Option<Side>) -> Option<Choices> {
+    fn along(&self, choices: &Choices, segment: &Range<usize>, side: &Option<ShardedAxis>) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
         for group in segment.clone() {

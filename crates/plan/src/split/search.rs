@@ -27,7 +27,7 @@ use crate::{
     search::fast_evaluator::FastEvaluator,
 };
 use edgecut_graph::TensorId;
-use edgecut_ops::split::Side;
+use edgecut_ops::split::ShardedAxis;
 
 /// Steps by which a device's fraction is changed, relative to itself.
 pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
@@ -243,7 +243,7 @@ impl Search<'_, '_> {
     /// Every group that can be split, along the axis that needs the least from elsewhere.
     fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
         let instance = &self.request.instance;
-        let mut lies: BTreeMap<TensorId, Option<Side>> = BTreeMap::new();
+        let mut lies: BTreeMap<TensorId, Option<ShardedAxis>> = BTreeMap::new();
         let mut choices = Choices::new();
         for (group, operators) in instance.split_options.groups.iter().enumerate() {
             let able: Vec<&(DeviceId, f64)> =
@@ -271,7 +271,13 @@ impl Search<'_, '_> {
 
     /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
     /// tensors made so far are split; those that it lacks are whole on one device.
-    fn exchange(&self, group: usize, option: &SplitOption, lies: &BTreeMap<TensorId, Option<Side>>, n: f64) -> f64 {
+    fn exchange(
+        &self,
+        group: usize,
+        option: &SplitOption,
+        lies: &BTreeMap<TensorId, Option<ShardedAxis>>,
+        n: f64,
+    ) -> f64 {
         let options = &self.request.instance.split_options;
         let graph = options.graph;
         let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);

@@ -98,7 +98,7 @@ mod tests {
                 axis: 0,
                 cuts: vec![0, 3, 8],
                 tiles: Vec::new(),
-                packing: None,
+                packed: None,
                 devices: vec![DeviceId(0), DeviceId(1)],
             };
             other.splits = vec![split.clone()];

@@ -236,7 +236,10 @@ impl OtherPlan {
         let problem = &expanded.problem;
         let is_same = problem.groups.len() == other.groups.len()
             && problem.groups.iter().zip(&other.groups).all(|(here, there)| here.operators == there.operators);
-        let division = |split: &Split| (split.operator, split.axis, split.cuts.clone(), split.tiles.clone());
+        let division = |split: &Split| {
+            let Split { operator, axis, cuts, tiles, packed, .. } = split.clone();
+            (operator, axis, cuts, tiles, packed)
+        };
         let divisions = |splits: &[Split]| -> Vec<_> {
             let mut all: Vec<_> = splits.iter().map(division).collect();
             all.sort_by_key(|division| division.0);

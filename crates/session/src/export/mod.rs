@@ -101,7 +101,8 @@ fn of_plan(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export
     };
     let is_graph = matches!(options.format, ExportFormat::Dot | ExportFormat::Json);
     if plan.states != plan.model.states && !is_graph {
-        let what = "the plan splits states, such as caches of attention, and exports have whole ones: make a plan with option `no_split`";
+        let what = "the plan splits states, such as KV caches, which this format does not support: export it as option `format=dot` or json, or \
+                    plan again with option `no_split`";
         return Err(Error::BadInput(what.into()));
     }
     match options.format {

@@ -58,11 +58,12 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
         // A group is cut along an axis of its last operator.
         let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
         let option = instance.split_options.group(group).iter().position(|option| {
-            let packing = option.side.as_ref().and_then(|side| side.packing.as_ref());
-            (option.axis, packing) == (split.axis, split.packing.as_ref())
+            let packed = option.side.as_ref().and_then(|side| side.packed.as_ref());
+            (option.axis, packed) == (split.axis, split.packed.as_ref())
         });
-        let option =
-            option.ok_or_else(|| ProblemError { what: format!("group {group} has no axis {}", split.axis) })?;
+        let packed = split.packed.as_ref().map_or(String::new(), |packed| format!(" that packs {packed}"));
+        let what = || format!("group {group} has no axis {}{packed}", split.axis);
+        let option = option.ok_or_else(|| ProblemError { what: what() })?;
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
         let halo = if split.tiles.is_empty() { Halo::Exchanged } else { Halo::Recomputed };
         choices.insert(group, Choice { option, fractions, devices: split.devices.clone(), halo });

@@ -1,5 +1,5 @@
-//! Splits of composite operators along a reduction axis of their decompositions: each shard computes a partial sum of the result,
-//! as of a product whose weights are quantised in blocks along the reduction axis.
+//! Splits of composite operators along a reduction axis of the decomposition (split-K): each shard computes a partial sum of the result,
+//! as of a product whose weights are quantised in blocks along that axis.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Reduction {
 
 impl Composite<'_> {
     /// The reduction axes along which it can be split into at least two shards, if it has a single result.
-    pub fn sums(&self) -> Vec<SplitAxis> {
+    pub fn reduction_axes(&self) -> Vec<SplitAxis> {
         let inner = &**self.decomposition;
         let [result] = inner.outputs[..] else { return Vec::new() };
         let Some(last) = inner.producer(result) else { return Vec::new() };
@@ -41,8 +41,8 @@ impl Composite<'_> {
         (0..count).filter_map(sum).filter(|split| split.size > split.grain).collect()
     }
 
-    /// The reduction whose partial sums axis `number` of operator `id` makes or passes on. `None` if the axis is none of a sum,
-    /// another operator reads a partial sum, or one after the reduction is for the first shard alone.
+    /// The reduction whose partial sums axis `number` of operator `id` computes or passes on. `None` if that is not a reduction axis, a
+    /// partial sum has another reader, or a later operator adds an offset, which only the first shard may do.
     fn reduction(
         &self,
         inner: &Graph,
@@ -99,7 +99,7 @@ mod tests {
         let Some(composite) = Composite::of(operator, operator.decomposition.as_ref().unwrap()) else {
             return Vec::new();
         };
-        let sums = composite.sums();
+        let sums = composite.reduction_axes();
         for sum in &sums {
             let shard = sum.shard(&graph, operator, &(0..sum.size / 2)).unwrap();
             assert_eq!(shard.types, [ty(&[2, 6])], "a partial sum of all of the result");
@@ -113,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn partial_sums_pass_through_what_is_linear_for_every_shard() {
+    fn partial_sums_pass_through_linear_operators() {
         assert_eq!(sums(&[], vec![]), [(8, 1)]);
         assert_eq!(sums(&[], vec![("K", Attr::Int(8)), ("N", Attr::Int(6))]), [(8, 1)]);
         assert_eq!(sums(&[("multiply", Some(&[6]))], vec![]), [(8, 1)]);
         assert_eq!(sums(&[("add", Some(&[6]))], vec![]), [], "a bias would be added by every shard");
         assert_eq!(sums(&[("nn.relu", None)], vec![]), [], "not linear");
-        assert_eq!(sums(&[], vec![("num_heads", Attr::Int(2))]), [], "what heads of a sum are is not known");
+        assert_eq!(sums(&[], vec![("num_heads", Attr::Int(2))]), [], "the number of heads of a shard is unknown");
     }
 }
