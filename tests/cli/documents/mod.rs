@@ -135,13 +135,17 @@ fn cut(printed: &[String]) -> Vec<String> {
     [head, &[ANY.to_string()], tail].concat()
 }
 
-/// The addresses at which agents of the document listen, and free ones of this machine in their place.
+/// The addresses at which agents of the document listen, and free ones of this machine in their place. They are below those that
+/// the system hands out, so that no other socket gets one before the agent has it.
 fn addresses(steps: &[&Step]) -> Vec<(String, String)> {
     let named = steps.iter().filter_map(|step| listening(&step.command)).map(str::to_string);
     let named: BTreeSet<String> = named.collect();
+    let free = || {
+        let mut tried = (0..1000).map(|_| TcpListener::bind(("127.0.0.1", fastrand::u16(10_000..32_000))));
+        tried.find_map(Result::ok).expect("a free port")
+    };
     // All are bound at once, so that none is taken twice.
-    let sockets: Vec<(String, TcpListener)> =
-        named.into_iter().map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap())).collect();
+    let sockets: Vec<(String, TcpListener)> = named.into_iter().map(|name| (name, free())).collect();
     sockets.into_iter().map(|(name, socket)| (name, socket.local_addr().unwrap().to_string())).collect()
 }
 
