@@ -27,7 +27,7 @@ const MAX_TENSORS: usize = 512;
 
 /// A composite operator whose splits are sought.
 pub(super) struct Composite<'a> {
-    pub operator: &'a Operator,
+    operator: &'a Operator,
     pub decomposition: &'a Arc<Graph>,
     /// The split axes of the decomposition's operators.
     pub axes: Vec<Vec<Arc<SplitAxis>>>,

@@ -16,7 +16,7 @@ pub use crate::passes::{
 };
 use crate::{
     passes::{
-        axes::axis,
+        axes::{axes, axis},
         rewriter::{GraphRewriter, ShardLayout, ShardTensor, map_args},
         shard::{Shard, SplitError},
         split_state::{SplitState, split_states},
@@ -34,13 +34,13 @@ pub fn shard_graph(
     states: &[StatePair],
     shardings: &BTreeMap<OperatorId, Sharding>,
 ) -> Result<Sharded, SplitError> {
-    let mut axes: BTreeMap<OperatorId, SplitAxis> = BTreeMap::new();
+    let mut found: BTreeMap<OperatorId, SplitAxis> = BTreeMap::new();
     for (id, sharding) in shardings {
         if (id.0 as usize) < graph.operators().len() {
-            axes.insert(*id, axis(graph, graph.operator(*id), sharding.axis)?);
+            found.insert(*id, axis(graph, graph.operator(*id), sharding.axis)?);
         }
     }
-    shard_graph_with_axes(graph, states, shardings, &|id, _| axes.get(&id))
+    shard_graph_with_axes(graph, states, shardings, &|id, _| found.get(&id))
 }
 
 /// [`shard_graph`] with axes that the caller has computed: `axis_of` looks one up by operator and number.
@@ -68,13 +68,14 @@ pub fn shard_graph_with_axes<'a>(
             continue;
         }
         match shardings.get(&id) {
-            Some(sharding) => match axis_of(id, sharding.axis) {
-                Some(axis) => rewriter.split(id, operator, (sharding, axis))?,
-                None => {
-                    let (op, axis) = (operator.name.to_string(), sharding.axis);
-                    return Err(SplitError::NoAxis { op, axis, axes: 0 });
-                }
-            },
+            Some(sharding) => {
+                let axis = axis_of(id, sharding.axis).ok_or_else(|| SplitError::NoAxis {
+                    op: operator.name.to_string(),
+                    axis: sharding.axis,
+                    axes: axes(graph, operator).len(),
+                })?;
+                rewriter.split(id, operator, (sharding, axis))?;
+            }
             None => rewriter.keep(id, operator)?,
         }
     }
@@ -217,7 +218,7 @@ mod tests {
     use edgecut_graph::{DType, Origin, TensorType};
 
     use super::*;
-    use crate::{passes::axes::axes, split::PackedAxis};
+    use crate::split::PackedAxis;
 
     #[test]
     fn packed_shards_are_read_and_concatenated_tensor_by_tensor() {

@@ -19,7 +19,8 @@ pub struct PackedAxis(Arc<[u64]>);
 /// Widths that are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a valid packed axis: expected the number of positions of each tensor per unit, at most 16, none of them 0"
+    "{0:?} is not a valid packed axis: expected the number of positions of each tensor per unit, at most {max}, none of them 0",
+    max = MAX_TENSORS
 )]
 pub struct PackedAxisError(Vec<u64>);
 

@@ -68,16 +68,11 @@ impl<'a> Contents<'a> {
     ///
     /// # Errors
     /// If a content of one is given.
-    pub(crate) fn beginning<'s>(
-        mut self,
-        states: impl IntoIterator<Item = &'s StatePair>,
-    ) -> Result<Contents<'a>, Error> {
-        for state in states {
-            if self.find(&state.input).is_some() {
-                return Err(given_state(&state.input));
-            }
-            self.states.insert(state.input.clone());
+    pub(crate) fn beginning(mut self, states: &[StatePair]) -> Result<Contents<'a>, Error> {
+        if let Some(state) = states.iter().find(|state| self.find(&state.input).is_some()) {
+            return Err(given_state(&state.input));
         }
+        self.states = states.iter().map(|state| state.input.clone()).collect();
         Ok(self)
     }
 

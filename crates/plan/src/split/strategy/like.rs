@@ -62,8 +62,8 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
             (option.axis, packed) == (split.axis, split.packed.as_ref())
         });
         let packed = split.packed.as_ref().map_or(String::new(), |packed| format!(" that packs {packed}"));
-        let what = || format!("group {group} has no axis {}{packed}", split.axis);
-        let option = option.ok_or_else(|| ProblemError { what: what() })?;
+        let what = format!("group {group} has no axis {}{packed}", split.axis);
+        let option = option.ok_or(ProblemError { what })?;
         let fractions = split.cuts.windows(2).map(|cut| cut[1].saturating_sub(cut[0]) as f64).collect();
         let halo = if split.tiles.is_empty() { Halo::Exchanged } else { Halo::Recomputed };
         choices.insert(group, Choice { option, fractions, devices: split.devices.clone(), halo });
