@@ -144,7 +144,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
         let axes = axes(&graph, operator);
         let side = |join: &Join| match join {
             Join::Axis(sides) => sides.first().copied().flatten(),
-            Join::Sum => None,
+            Join::Sum | Join::Replicated => None,
         };
         let sums = axes.iter().filter(|axis| axis.join == Join::Sum).count();
         if usize::from(SUMS.contains(&name)) != sums {

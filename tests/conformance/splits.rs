@@ -41,7 +41,9 @@ fn check(case: &Case) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(u64::from(crc32fast::hash(case.name.as_bytes())));
     let mut outputs: Option<Vec<TensorData>> = None;
     for (id, operator) in graph.operators() {
-        for (number, axis) in axes(&graph, operator).iter().enumerate() {
+        let all = axes(&graph, operator).into_iter().chain([SplitAxis::of_replicas(operator)]);
+        for (number, axis) in all.enumerate() {
+            let axis = &axis;
             for sharding in shardings((&graph, operator), (number, axis), &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let divisions = with_producers(&graph, id, sharding);
@@ -77,12 +79,15 @@ fn with_producers(graph: &Graph, id: OperatorId, sharding: Sharding) -> BTreeMap
     divisions
 }
 
-/// Halves, random fractions, and those as tiles that overlap by some positions.
+/// Halves, random fractions, and those as tiles that overlap by some positions; or two replicas.
 pub fn shardings(
     (graph, operator): (&Graph, &Operator),
     (number, axis): (usize, &SplitAxis),
     rng: &mut fastrand::Rng,
 ) -> Vec<Sharding> {
+    if axis.join == Join::Replicated {
+        return vec![Sharding::replicated(number, 2)];
+    }
     let mut found = Vec::new();
     for fractions in [vec![0.5, 0.5], vec![rng.f64(), rng.f64(), rng.f64()]] {
         let mut cuts = axis.cuts(&fractions);

@@ -68,6 +68,23 @@ def @main(%x: Tensor[(1, 256), float32], %w1: Tensor[(2048, 256), float32], %b1:
 }
 "#;
 
+/// Pairs of dense layers of one row, with norms between them and after them, as in the step of a decoder.
+pub const NORMS: &str = r#"#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 256), float32], %g: Tensor[(256), float32], %b: Tensor[(256), float32],
+          %w1: Tensor[(2048, 256), float32], %w2: Tensor[(256, 2048), float32],
+          %w3: Tensor[(2048, 256), float32], %w4: Tensor[(256, 2048), float32]) {
+  %0 = nn.layer_norm(%x, %g, %b, axis=-1);
+  %1 = nn.dense(%0, %w1, units=2048);
+  %2 = nn.relu(%1);
+  %3 = nn.dense(%2, %w2, units=256);
+  %4 = nn.layer_norm(%3, %g, %b, axis=-1);
+  %5 = nn.dense(%4, %w3, units=2048);
+  %6 = nn.relu(%5);
+  %7 = nn.dense(%6, %w4, units=256);
+  nn.layer_norm(%7, %g, %b, axis=-1)
+}
+"#;
+
 /// Groups that begin with a dequantisation, before a window, whose halo both shards compute, or a stride, which skips rows.
 pub const QUANTISED: &str = r#"#[version = "0.0.5"]
 def @main(%x: Tensor[(1, 3, 16, 16), float32], %w1: Tensor[(8, 3, 3, 3), float32], %w2: Tensor[(8, 8, 1, 1), float32]) {

@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path};
 
 use crate::{
     common::card::{CPU, Card, GPU, in_file},
-    split_models::{FEED_FORWARD, MODEL, QUANTISED, attention},
+    split_models::{FEED_FORWARD, MODEL, NORMS, QUANTISED, attention},
 };
 use edgecut::{
     engine::{Engine, EngineError, TractEngine},
@@ -21,7 +21,9 @@ use edgecut::{
         split::{
             Choice, Halo, Ratios, SplitOptions,
             front::{front, within},
-            met, solve,
+            met,
+            options::ResultLayout,
+            solve,
         },
         transfer_format::Coding,
     },
@@ -391,9 +393,13 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
         .map(|range: Range<usize>| items[range].iter().flat_map(|item| item.operators.clone()).collect::<Vec<_>>());
     let groups: Vec<Vec<OperatorId>> = groups.collect();
     let options = SplitOptions::of(&graph, &groups);
-    let summed = options.group(1).iter().find(|option| option.side.is_none()).expect("a sum with its epilogue");
+    let summed =
+        options.group(1).iter().find(|option| option.layout == ResultLayout::Partial).expect("a sum with its epilogue");
     assert_eq!(summed.size, 2048, "{summed:?}");
-    assert!(options.group(2).iter().all(|option| option.side.is_some()), "an activation is not linear");
+    assert!(
+        options.group(2).iter().all(|option| option.layout != ResultLayout::Partial),
+        "an activation is not linear"
+    );
     let cost = |time: f64| Some(Cost { time: Micros(time), workspace: Bytes(1024), ..Cost::default() });
     let costs = [500.0, 500.0, 1.0].map(|time| vec![cost(time); 2]).to_vec();
     let names = ["first", "second", "last"].map(Into::into).to_vec();
@@ -403,7 +409,12 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     let found = checked(&graph, solve(&request, None).unwrap());
     assert!(found.solution.value() < 1001.0 / 1.6, "{}", found.solution.value());
     let second = &found.choices[&1];
-    assert_eq!(request.instance.split_option(1, second.option).unwrap().side, None, "{:?}", found.choices);
+    assert_eq!(
+        request.instance.split_option(1, second.option).unwrap().layout,
+        ResultLayout::Partial,
+        "{:?}",
+        found.choices
+    );
     assert_near(&computed(&found.expanded.graph), &computed(&graph));
     // The offsets are added once, by the shard that reads them.
     let adds = |graph: &Graph| graph.operators().filter(|(_, operator)| operator.name == "nn.bias_add").count();
@@ -413,6 +424,52 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     splits.retain(|split| graph.operator(split.operator).name != "nn.dense");
     let refused = divided(&graph, &[], &splits).unwrap_err().to_string();
     assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
+}
+
+/// A norm of one row cannot be split: each device adds up the partial sums before it for itself, so that one exchange takes the place of
+/// two.
+#[test]
+fn norms_between_dense_layers_are_replicated() {
+    let graph = model(NORMS);
+    on_request(&graph, &[1_000.0; 2], 1_000.0, Objective::Latency, |request| {
+        let request = with_budget(&request, 4_000);
+        let options = &request.instance.split_options;
+        let norms = (0..options.groups.len())
+            .filter(|group| options.groups[*group].iter().any(|id| graph.operator(*id).name == "nn.layer_norm"));
+        let norms: Vec<usize> = norms.collect();
+        for norm in &norms {
+            let [option] = options.group(*norm) else { panic!("{:?}", options.group(*norm)) };
+            assert_eq!(option.layout, ResultLayout::Replicated);
+            assert!(!options.is_divisible(*norm));
+        }
+        let found = checked(&graph, solve(&request, None).unwrap());
+        assert!(found.choices.keys().filter(|group| norms.contains(group)).count() >= 2, "{:?}", found.choices);
+        let read = Plan::from_json(in_file(&graph, &found, Granularity::Fused).to_json().unwrap().as_bytes()).unwrap();
+        assert_eq!(divided(&graph, &[], &read.splits).unwrap().graph, found.expanded.graph);
+        assert_near(&computed(&found.expanded.graph), &computed(&graph));
+        // On each device there is a norm, and the product after it reads the one beside it.
+        let evaluation = &found.solution.evaluation;
+        let device_of = |id: OperatorId| {
+            let mut groups = found.expanded.problem.groups.iter().zip(&evaluation.placement.devices);
+            groups.find(|(group, _)| group.operators.contains(&id)).map(|(_, device)| *device)
+        };
+        let made = &found.expanded.graph;
+        let reads = made.operators().filter(|(_, operator)| operator.name == "nn.dense").flat_map(|(id, operator)| {
+            let by_norm = |id: &OperatorId| made.operator(*id).name == "nn.layer_norm";
+            let producers = operator.operands().filter_map(|tensor| made.producer(tensor)).filter(by_norm);
+            producers.map(move |norm| (device_of(norm), device_of(id)))
+        });
+        let reads: Vec<_> = reads.collect();
+        assert!(reads.len() >= 4 && reads.iter().all(|(norm, dense)| norm == dense), "{reads:?}");
+        // Like this plan, and without replicas.
+        let like = Goal { like: Some(found.splits.clone()), ..request.goal.clone() };
+        assert_eq!(solve(&request.with_goal(like), None).unwrap().splits, found.splits);
+        let mut splits = found.splits.clone();
+        let of_norm = |split: &&mut Split| graph.operator(split.operator).name == "nn.layer_norm";
+        splits.iter_mut().find(of_norm).unwrap().cuts = vec![0, 1, 3];
+        let refused = divided(&graph, &[], &splits).unwrap_err().to_string();
+        assert!(refused.contains("nn.layer_norm"), "{refused}");
+    });
 }
 
 #[test]
@@ -425,8 +482,9 @@ fn a_window_after_a_dequantisation_is_split_along_height_and_width() {
             for group in windows.map(|(id, _)| options.group_of(id).unwrap()) {
                 let first = options.groups[group].iter().any(|id| graph.operator(*id).name == "qnn.dequantize");
                 let all = options.group(group).iter();
-                let sides: Vec<Option<usize>> = all.map(|option| option.side.as_ref().map(|side| side.axis)).collect();
-                assert!(first && sides.contains(&Some(2)) && sides.contains(&Some(3)), "group {group}: {sides:?}");
+                let layouts: Vec<&ResultLayout> = all.map(|option| &option.layout).collect();
+                let is_split = |axis: usize| layouts.contains(&&ResultLayout::Split(axis.into()));
+                assert!(first && is_split(2) && is_split(3), "group {group}: {layouts:?}");
             }
         }
     });
@@ -435,7 +493,7 @@ fn a_window_after_a_dequantisation_is_split_along_height_and_width() {
 /// Whatever single group is split, and along whichever axis: the same is computed.
 #[test]
 fn every_option_of_every_group_computes_the_same() {
-    for text in [MODEL, &attention(), FEED_FORWARD, QUANTISED] {
+    for text in [MODEL, &attention(), FEED_FORWARD, NORMS, QUANTISED] {
         let graph = model(text);
         let whole = computed(&graph);
         on_request(&graph, &[5_000.0, 5_000.0, 5_000.0], 1_000.0, Objective::Latency, |request| {

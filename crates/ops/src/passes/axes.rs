@@ -1,5 +1,7 @@
 //! All axes along which an operator can be split, by number: the numbers that plan files have.
 
+use std::cmp::Ordering;
+
 use edgecut_graph::{Graph, Operator};
 
 use crate::{
@@ -26,7 +28,7 @@ fn own_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     }
 }
 
-/// Axis `number` of those.
+/// Axis `number` of those; one more than the last is that of [replicas](SplitAxis::of_replicas).
 ///
 /// # Errors
 /// If there are fewer.
@@ -35,8 +37,9 @@ pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<
     if number >= axes.len() {
         axes.extend(carried_axes(graph, operator));
     }
-    match number < axes.len() {
-        true => Ok(axes.swap_remove(number)),
-        false => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
+    match number.cmp(&axes.len()) {
+        Ordering::Less => Ok(axes.swap_remove(number)),
+        Ordering::Equal => Ok(SplitAxis::of_replicas(operator)),
+        Ordering::Greater => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
     }
 }

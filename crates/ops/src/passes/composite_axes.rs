@@ -243,7 +243,7 @@ mod tests {
             let graph = self.graph();
             let sides = |axis: SplitAxis| match axis.join {
                 Join::Axis(sides) => sides,
-                Join::Sum => Vec::new(),
+                Join::Sum | Join::Replicated => Vec::new(),
             };
             axes(&graph, graph.operator(OperatorId(0))).into_iter().map(sides).collect()
         }

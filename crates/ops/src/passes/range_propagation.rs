@@ -79,7 +79,7 @@ impl<'a> RangePropagation<'a> {
                 Required::Range(outputs, steps) => {
                     let is_along = |axis: &&Arc<SplitAxis>| match &axis.join {
                         Join::Axis(of) => outputs.iter().all(|(index, axis)| of.get(*index) == Some(&Some(*axis))),
-                        Join::Sum => false,
+                        Join::Sum | Join::Replicated => false,
                     };
                     match axes.iter().find(is_along) {
                         Some(axis) => self.choose(id, axis, steps)?,

@@ -43,12 +43,10 @@ pub enum Role {
 /// How a tensor of the original graph is represented by shards.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ShardLayout {
+    /// All of it, in each shard.
     Whole,
     /// Ranges of an axis in ascending order that cover it; neighbours may overlap.
-    Concat {
-        side: ShardedAxis,
-        ranges: Vec<Range<u64>>,
-    },
+    Concat { side: ShardedAxis, ranges: Vec<Range<u64>> },
     /// Partial sums.
     Partial,
 }
@@ -127,15 +125,23 @@ impl GraphRewriter<'_> {
 
     /// Copies an operator unsplit.
     pub fn keep(&mut self, id: OperatorId, operator: &Operator) -> Result<(), SplitError> {
-        let shard = Shard { operator: id, index: 0 };
+        self.copy(operator, Shard { operator: id, index: 0 })
+    }
+
+    /// Copies an operator unsplit, as `shard`.
+    pub fn copy(&mut self, operator: &Operator, shard: Shard) -> Result<(), SplitError> {
         let mut copy = operator.clone();
         let needs = vec![None; operator.operands().count()];
         copy.args = self.operands(operator, &needs, Role::Prepare(shard))?;
         let types: Vec<TensorType> = operator.outputs.iter().map(|t| self.original.tensor(*t).ty.clone()).collect();
         let outputs = self.add(copy, &types, Role::Compute(shard));
         for (old, new) in operator.outputs.iter().zip(outputs) {
-            self.out.graph.tensor_mut(new).name = self.original.tensor(*old).name.clone();
-            self.shards[old.0 as usize] = vec![ShardTensor { tensor: new, producer: Some(shard) }];
+            let name = &self.original.tensor(*old).name;
+            self.out.graph.tensor_mut(new).name = match shard.index {
+                0 => name.clone(),
+                replica => format_smolstr!("{name}[replica {}]", replica + 1),
+            };
+            self.shards[old.0 as usize].push(ShardTensor { tensor: new, producer: Some(shard) });
         }
         Ok(())
     }
@@ -166,10 +172,10 @@ impl GraphRewriter<'_> {
         }
         let shards = self.shards[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
-            ShardLayout::Whole => match shards.first() {
-                Some(shard) => self.slice(*shard, need, role),
-                None => Err(undefined(tensor)),
-            },
+            ShardLayout::Whole => {
+                let own = self.own.and_then(|own| shards.get(own)).or(shards.first());
+                self.slice(*own.ok_or_else(|| undefined(tensor))?, need, role)
+            }
             ShardLayout::Partial => {
                 let mut parts = Vec::with_capacity(shards.len());
                 for shard in shards {

@@ -76,6 +76,10 @@ pub enum SplitError {
     #[error("{op} is split at {cuts:?}, expected ascending multiples of {grain} from 0 to {size}")]
     Cuts { op: String, cuts: Vec<u64>, grain: u64, size: u64 },
     #[error(
+        "{op} is replicated as {cuts:?}, expected 0, 1 and so on: a position for each of 2 to {most} replicas, and the end"
+    )]
+    Replicas { op: String, cuts: Vec<u64>, most: u64 },
+    #[error(
         "{op} is split at {cuts:?} into tiles {tiles:?}, expected as many tiles as shares, ascending and all different, that \
          contain the shares and begin and end at multiples of {grain}"
     )]
@@ -207,7 +211,7 @@ impl DecompositionSplit {
             for (index, output) in operator.outputs.iter().enumerate() {
                 let along = split.as_ref().and_then(|split| match &split.axis.join {
                     Join::Axis(axes) => axes.get(index).copied().flatten(),
-                    Join::Sum => None,
+                    Join::Sum | Join::Replicated => None,
                 });
                 let size = along.and_then(|axis| whole.tensor(*output).ty.shape.get(axis)?.get());
                 let slice = along.zip(inner.clone()).map(|(axis, range)| Slice::new(axis, range));

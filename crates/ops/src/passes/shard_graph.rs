@@ -103,6 +103,9 @@ impl GraphRewriter<'_> {
         if !sharding.fits(axis) {
             return Err(refused(operator.name.to_string(), axis, sharding));
         }
+        if axis.join == Join::Replicated {
+            return self.replicate(id, operator, sharding.ranges().len());
+        }
         let ranges = sharding.ranges();
         let layouts = self.result_layouts(operator, axis, sharding);
         let carried = axis.carried.map(|carried| self.partial_sums(operator, carried, ranges.len())).transpose()?;
@@ -140,11 +143,18 @@ impl GraphRewriter<'_> {
         }
         self.own = None;
         for (output, layout) in operator.outputs.iter().zip(layouts) {
-            if layout == ShardLayout::Whole {
-                self.shards[output.0 as usize].truncate(1);
-            }
             self.layouts[output.0 as usize] = layout;
         }
+        Ok(())
+    }
+
+    /// Writes `replicas` copies of an operator, each a shard. The results of the first one have the original names.
+    fn replicate(&mut self, id: OperatorId, operator: &Operator, replicas: usize) -> Result<(), SplitError> {
+        for index in 0..replicas {
+            self.own = Some(index);
+            self.copy(operator, Shard { operator: id, index: index as u32 })?;
+        }
+        self.own = None;
         Ok(())
     }
 
@@ -153,6 +163,7 @@ impl GraphRewriter<'_> {
         let ranges = sharding.ranges();
         let layout = |(index, output): (usize, &TensorId)| match &axis.join {
             Join::Sum => ShardLayout::Partial,
+            Join::Replicated => ShardLayout::Whole,
             Join::Axis(axes) => match axes.get(index).copied().flatten() {
                 Some(along) => {
                     let shape = &self.original.tensor(*output).ty.shape;
@@ -206,6 +217,9 @@ impl GraphRewriter<'_> {
 fn refused(op: String, axis: &SplitAxis, sharding: &Sharding) -> SplitError {
     let Sharding { cuts, tiles, packed, .. } = sharding.clone();
     let (grain, size) = (axis.grain, axis.size);
+    if axis.join == Join::Replicated {
+        return SplitError::Replicas { op, cuts, most: axis.size };
+    }
     match (Sharding::disjoint(sharding.axis, cuts.clone()).fits(axis), packed) {
         (false, _) => SplitError::Cuts { op, cuts, grain, size },
         (true, Some(packed)) => SplitError::Units { op, cuts, unit: packed.unit() },
@@ -219,6 +233,45 @@ mod tests {
 
     use super::*;
     use crate::split::PackedAxis;
+
+    #[test]
+    fn shards_read_the_replica_of_their_number() {
+        let ty = TensorType::of(DType::F32, &[4]);
+        let mut graph = Graph::new();
+        let mut tensor = graph.add_tensor("x", ty.clone(), Origin::Input);
+        for name in ["exp", "nn.relu", "negative"] {
+            let id = graph.add_operator(Operator::new(name, [tensor]), std::slice::from_ref(&ty));
+            tensor = graph.operator(id).outputs[0];
+            graph.tensor_mut(tensor).name = name.into();
+        }
+        graph.outputs = vec![tensor];
+        let id = OperatorId;
+        let replicas = Sharding::replicated(axes(&graph, graph.operator(id(1))).len(), 2);
+        let halves = || Sharding::disjoint(0, vec![0, 2, 4]);
+        let cuts = BTreeMap::from([(id(0), halves()), (id(1), replicas.clone()), (id(2), halves())]);
+        let made = shard_graph(&graph, &[], &cuts).unwrap();
+        let of = |name: &'static str| made.graph.operators().filter(move |(_, operator)| operator.name == name);
+        let names: Vec<&str> = of("nn.relu").map(|(_, op)| made.graph.tensor(op.outputs[0]).name.as_str()).collect();
+        assert_eq!(names, ["nn.relu", "nn.relu[replica 2]"]);
+        let joins = of("concatenate").filter(|(id, _)| matches!(made.roles[id.0 as usize], Role::Prepare(_)));
+        assert_eq!(joins.count(), 2, "each replica joins what it reads");
+        let sliced: Vec<TensorId> = of("strided_slice").flat_map(|(_, op)| op.operands().collect::<Vec<_>>()).collect();
+        for (_, replica) in of("nn.relu") {
+            assert_eq!(sliced.iter().filter(|of| **of == replica.outputs[0]).count(), 1, "{sliced:?}");
+        }
+        // What is read whole is read of the first one.
+        let alone = shard_graph(&graph, &[], &BTreeMap::from([(id(1), replicas.clone())])).unwrap();
+        let last = alone.graph.operators().last().unwrap().1;
+        assert_eq!(alone.graph.tensor(last.operands().next().unwrap()).name, "nn.relu");
+        for cuts in [vec![], vec![0], vec![0, 1], vec![0, 2, 4], vec![1, 2, 3], (0..66).collect()] {
+            let wrong = Sharding { cuts: cuts.clone(), ..replicas.clone() };
+            let found = shard_graph(&graph, &[], &BTreeMap::from([(id(1), wrong)]));
+            assert!(matches!(found, Err(SplitError::Replicas { .. })), "{cuts:?}: {found:?}");
+        }
+        let beyond = Sharding { axis: replicas.axis + 1, ..replicas };
+        let found = shard_graph(&graph, &[], &BTreeMap::from([(id(1), beyond)]));
+        assert!(matches!(found, Err(SplitError::NoAxis { .. })), "{found:?}");
+    }
 
     #[test]
     fn packed_shards_are_read_and_concatenated_tensor_by_tensor() {

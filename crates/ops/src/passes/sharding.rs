@@ -9,7 +9,7 @@ use crate::split::{Join, PackedAxis, SplitAxis};
 pub struct Sharding {
     /// Index into the operator's [`axes`](crate::passes::axes::axes).
     pub axis: usize,
-    /// Shard boundaries in ascending order, from 0 to the size of the axis.
+    /// Shard boundaries in ascending order, from 0 to the size of the axis, or to the number of replicas.
     pub cuts: Vec<u64>,
     /// What each shard computes: all between its boundaries and, of its neighbours' shares, what shards of later operators
     /// need and would otherwise receive (fused tiles: Zhao et al., DeepThings, TCAD 2018). Empty if no shard computes more
@@ -25,6 +25,11 @@ impl Sharding {
         Sharding { axis, cuts, tiles: Vec::new(), packed: None }
     }
 
+    /// So many replicas; `axis` is the number of that of [replicas](SplitAxis::of_replicas).
+    pub fn replicated(axis: usize, replicas: u64) -> Sharding {
+        Sharding::disjoint(axis, (0..=replicas).collect())
+    }
+
     /// What each shard computes.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         match self.tiles.is_empty() {
@@ -36,6 +41,10 @@ impl Sharding {
     /// Whether the boundaries are on the grain of `axis`, and the tiles are as many, contain the shares, and differ.
     pub fn fits(&self, axis: &SplitAxis) -> bool {
         let cuts = &self.cuts;
+        if axis.join == Join::Replicated {
+            let replicas = cuts.len().saturating_sub(1) as u64;
+            return replicas <= axis.size && *self == Sharding::replicated(self.axis, replicas.max(2));
+        }
         let on_grain = |at: &u64| at.is_multiple_of(axis.grain) || *at == axis.size;
         let ascending = cuts.windows(2).all(|w| w[0] < w[1]);
         let ends = cuts.first() == Some(&0) && cuts.last() == Some(&axis.size);

@@ -81,7 +81,7 @@ impl<'a> SplitAxes<'a> {
     pub fn result_axes(&self, operator: OperatorId) -> Vec<usize> {
         let along = |axis: &SplitAxis| match &axis.join {
             Join::Axis(outputs) => outputs.first().copied().flatten(),
-            Join::Sum => None,
+            Join::Sum | Join::Replicated => None,
         };
         self.axes[operator.0 as usize].iter().filter_map(along).collect()
     }

@@ -6,6 +6,9 @@ use edgecut_graph::{Attr, Graph, Operator, TensorId, TensorType};
 
 use super::{linear::Carried, packed_axis::PackedAxis};
 
+/// Maximum number of replicas of an operator: as many as a plan's search has devices at most ([`u64`] as a set).
+pub const MAX_REPLICAS: u64 = 64;
+
 /// An axis along which a call can be split: an axis of its results, or a reduction axis.
 ///
 /// Invariant that every declaration keeps: the shards' results, combined as [`Join`] says, equal the result of the
@@ -49,6 +52,8 @@ pub enum Join {
     Axis(Vec<Option<usize>>),
     /// Added elementwise: each shard reduces over a range of the reduction axis.
     Sum,
+    /// Not at all: every shard computes all of each output.
+    Replicated,
 }
 
 /// Maps a range of the split axis to the range of one operand's axis that a shard reads.
@@ -69,6 +74,12 @@ impl SplitAxis {
     pub fn new(join: Join, size: u64, operands: usize) -> SplitAxis {
         let operands = (0..operands).map(|_| None).collect();
         SplitAxis { join, size, grain: 1, operands, attrs: Vec::new(), carried: None, decomposition: None }
+    }
+
+    /// The axis whose positions are replicas: shards that each compute all of `operator`, for the readers on their device
+    /// (broadcast in the terms of OneFlow's SBP, replicated in those of GSPMD).
+    pub fn of_replicas(operator: &Operator) -> SplitAxis {
+        SplitAxis::new(Join::Replicated, MAX_REPLICAS, operator.operands().count())
     }
 
     /// A shard reads its own range of `axis` of operand `index`.

@@ -14,7 +14,7 @@ pub(crate) mod linear;
 pub(crate) mod packed_axis;
 pub(crate) mod rules;
 
-pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, OperatorSplit, RangeFn, SplitAxis};
+pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, MAX_REPLICAS, OperatorSplit, RangeFn, SplitAxis};
 pub(crate) use axis::{gcd, scaled};
 pub use linear::{Carried, Linearity};
 pub use packed_axis::{PackedAxis, PackedAxisError, ShardedAxis};

@@ -199,7 +199,7 @@ impl Instance<'_> {
                     last = operators.last().and_then(|last| found.get(last)).cloned().unwrap_or(last);
                 }
             }
-            let shares = last.ranges().into_iter().map(|range| (range.end - range.start) as f64 / option.size as f64);
+            let shares = last.ranges().into_iter().map(|range| option.share(&range));
             let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
             homes.insert(*group, (option.axis, parts));
             divisions.extend(found);

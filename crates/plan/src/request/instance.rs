@@ -98,7 +98,7 @@ impl<'a> Instance<'a> {
 
     /// Whether some group can be split.
     pub fn can_split(&self) -> bool {
-        (0..self.split_options.groups.len()).any(|group| !self.split_options.group(group).is_empty())
+        (0..self.split_options.groups.len()).any(|group| self.split_options.is_divisible(group))
     }
 
     /// The option with number `option` of a group.

@@ -1,15 +1,15 @@
 //! How a group can be split: all its operators alike, so that its shards exchange nothing inside.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::Range,
     sync::Arc,
 };
 
-use edgecut_graph::{Graph, OperatorId, Origin, TensorId, constant_operators, is_constant};
+use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{axes::axes, shard_graph::Sharding},
-    split::{Join, PackedAxis, ShardedAxis, SplitAxis},
+    split::{Join, MAX_REPLICAS, PackedAxis, ShardedAxis, SplitAxis},
 };
 
 /// How the groups of a graph can be split.
@@ -33,13 +33,49 @@ pub struct SplitOptions<'a> {
 pub struct SplitOption {
     /// Number of the axis among those of the last operator.
     pub axis: usize,
-    /// The axis along which the shards' results are concatenated; `None` if they are summed.
-    pub side: Option<ShardedAxis>,
-    /// Positions along it, and what shards' ends are multiples of.
+    /// How the shards' results represent the group's.
+    pub layout: ResultLayout,
+    /// Positions along the axis, and what shards' ends are multiples of; the maximum of replicas.
     pub size: u64,
     pub grain: u64,
     /// What shards need of each tensor that comes from other groups.
     pub reads: Vec<(TensorId, Need)>,
+}
+
+/// How the results of shards represent that of the group (split, partial and broadcast in OneFlow's SBP).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResultLayout {
+    /// Each a range of this axis.
+    Split(ShardedAxis),
+    /// Partial sums.
+    Partial,
+    /// Each all of it.
+    Replicated,
+}
+
+impl ResultLayout {
+    /// The packed axis along which the shards are ranges, if it is one.
+    pub fn packed(&self) -> Option<&PackedAxis> {
+        match self {
+            ResultLayout::Split(side) => side.packed.as_ref(),
+            ResultLayout::Partial | ResultLayout::Replicated => None,
+        }
+    }
+}
+
+impl SplitOption {
+    /// Whether `count` shards can be cut.
+    pub(crate) fn has_shards(&self, count: usize) -> bool {
+        self.size / self.grain >= count as u64
+    }
+
+    /// Which part of the group's work is that of a shard of this range.
+    pub(crate) fn share(&self, range: &Range<u64>) -> f64 {
+        match self.layout {
+            ResultLayout::Replicated => 1.0,
+            ResultLayout::Split(_) | ResultLayout::Partial => (range.end - range.start) as f64 / self.size as f64,
+        }
+    }
 }
 
 /// What the shards of a group need of a tensor.
@@ -78,7 +114,11 @@ impl Read {
 
 impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
-        let axes = groups.iter().flatten().map(|id| (*id, axes(graph, graph.operator(*id))));
+        let axes_of = |id: &OperatorId| {
+            let operator = graph.operator(*id);
+            axes(graph, operator).into_iter().chain([SplitAxis::of_replicas(operator)]).collect()
+        };
+        let axes = groups.iter().flatten().map(|id| (*id, axes_of(id)));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
         // From the last to the first: readers say which of their operands are packed.
         let mut packed_axes: HashMap<TensorId, Vec<PackedAxis>> = HashMap::new();
@@ -96,7 +136,41 @@ impl<'a> SplitOptions<'a> {
         }
         found.reverse();
         all.options = found;
+        all.add_replicas();
         all
+    }
+
+    /// Adds, for groups that cannot be split, the option of replicas: the tensors that they read and compute then stay on the devices
+    /// of the shards around them, as with the norms between the products of a transformer. Nothing to add if no group can be split.
+    fn add_replicas(&mut self) {
+        if self.options.iter().all(Vec::is_empty) {
+            return;
+        }
+        let replicas = |(group, options): (&Vec<OperatorId>, &Vec<SplitOption>)| {
+            options.is_empty().then(|| self.replicas(group)).flatten()
+        };
+        let found: Vec<_> = self.groups.iter().zip(&self.options).map(replicas).collect();
+        self.options.iter_mut().zip(found).for_each(|(options, replicas)| options.extend(replicas));
+    }
+
+    /// The same without replicas of groups that read or compute one of `states`, which has one home.
+    pub fn with_states(mut self, states: &[StateTensors]) -> SplitOptions<'a> {
+        let computed = states.iter().filter_map(|state| self.graph.producer(state.output));
+        let read = states.iter().flat_map(|state| self.consumers(state.input)).copied();
+        let groups: BTreeSet<usize> = computed.chain(read).filter_map(|operator| self.group_of(operator)).collect();
+        for (_, options) in self.options.iter_mut().enumerate().filter(|(group, _)| groups.contains(group)) {
+            options.retain(|option| option.layout != ResultLayout::Replicated);
+        }
+        self
+    }
+
+    fn replicas(&self, group: &[OperatorId]) -> Option<SplitOption> {
+        let last = group.last().filter(|last| !self.is_constant(**last))?;
+        let axis = self.axes.get(last)?.len() - 1;
+        let layout = ResultLayout::Replicated;
+        let option = SplitOption { axis, layout, size: MAX_REPLICAS, grain: 1, reads: Vec::new() };
+        let two = self.divisions(group, &option, &[0.5, 0.5])?;
+        Some(SplitOption { reads: self.reads(group, &two), ..option })
     }
 
     /// Nothing can be split.
@@ -150,6 +224,11 @@ impl<'a> SplitOptions<'a> {
         self.options.get(group).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether the work of group number `group` can be divided among devices.
+    pub fn is_divisible(&self, group: usize) -> bool {
+        self.group(group).iter().any(|option| option.layout != ResultLayout::Replicated)
+    }
+
     /// The options of `group`. `packed_axes` are those that later groups read.
     fn of_group(&self, group: &[OperatorId], packed_axes: &HashMap<TensorId, Vec<PackedAxis>>) -> Vec<SplitOption> {
         let Some(last) = group.last().filter(|last| !self.is_constant(**last)) else { return Vec::new() };
@@ -157,14 +236,16 @@ impl<'a> SplitOptions<'a> {
         let result = self.graph.operator(*last).outputs.first();
         let packed_axes = result.and_then(|result| packed_axes.get(result)).map_or(&[][..], Vec::as_slice);
         let option = |(number, axis, packed): (usize, &SplitAxis, Option<&PackedAxis>)| {
-            let side = match &axis.join {
+            let layout = match &axis.join {
                 Join::Axis(outputs) => {
-                    Some(ShardedAxis { axis: outputs.first().copied().flatten()?, packed: packed.cloned() })
+                    let axis = outputs.first().copied().flatten()?;
+                    ResultLayout::Split(ShardedAxis { axis, packed: packed.cloned() })
                 }
-                Join::Sum => None,
+                Join::Sum => ResultLayout::Partial,
+                Join::Replicated => return None,
             };
             let grain = packed.map_or(axis.grain, PackedAxis::unit);
-            let option = SplitOption { axis: number, side, size: axis.size, grain, reads: Vec::new() };
+            let option = SplitOption { axis: number, layout, size: axis.size, grain, reads: Vec::new() };
             // Candidate on halves, because what a shard needs is known by example only.
             let halves = self.divisions(group, &option, &[0.5, 0.5])?;
             Some(SplitOption { reads: self.reads(group, &halves), ..option })
@@ -233,7 +314,11 @@ impl<'a> SplitOptions<'a> {
         fractions: &[f64],
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
         let axis = self.axes.get(group.last()?)?.get(option.axis)?;
-        let packed = option.side.as_ref().and_then(|side| side.packed.clone());
+        if option.layout == ResultLayout::Replicated {
+            let division = Sharding::replicated(option.axis, fractions.len() as u64);
+            return division.fits(axis).then(|| self.propagated(group, division)).flatten();
+        }
+        let packed = option.layout.packed().cloned();
         let cuts = axis.cuts_by(option.grain, fractions);
         if cuts.windows(2).any(|w| w[0] == w[1]) {
             return None;
@@ -312,6 +397,11 @@ impl<'a> SplitOptions<'a> {
                     if found.insert(operator, wanted.clone()).is_some_and(|before| before != wanted) {
                         return None;
                     }
+                    continue;
+                }
+                if axis.join == Join::Replicated {
+                    let number = self.axes.get(&operator)?.len() - 1;
+                    found.insert(operator, Sharding { axis: number, ..division.clone() });
                     continue;
                 }
                 let access = access.as_ref()?;

@@ -74,7 +74,7 @@ impl Relaxation {
         let options = &request.instance.split_options;
         let is_copied = |group: usize| may_split && options.is_constant_group(group);
         let splits: Vec<bool> = (0..unsplit.groups.len())
-            .map(|group| is_copied(group) || may_split && !options.group(group).is_empty())
+            .map(|group| is_copied(group) || may_split && options.is_divisible(group))
             .collect();
         let mut best = unsplit.clone();
         for group in (0..splits.len()).filter(|group| is_copied(*group)) {

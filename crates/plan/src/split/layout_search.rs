@@ -21,7 +21,7 @@ use crate::{
         choice::{Choice, Choices, Halo},
         costs::Shard,
         instance::Instance,
-        options::Read,
+        options::{Read, ResultLayout},
     },
 };
 use edgecut_graph::{StateTensors, TensorId, units::Bytes};
@@ -234,16 +234,18 @@ impl<'r, 'a> Table<'r, 'a> {
         };
         let reads = instance.split_options.reads_of_shards(&instance.split_options.groups[group], &divisions);
         let reads = reads.into_iter().map(|(tensor, by_shard)| (tensor, spread(by_shard))).collect();
-        let parts = match &instance.split_option(group, option)?.side {
-            None => Parts::Sums(places.iter().fold(0, |set, place| set | 1 << place)),
-            Some(side) => {
+        let all = places.iter().fold(0, |set, place| set | 1 << place);
+        let (whole, parts) = match &instance.split_option(group, option)?.layout {
+            ResultLayout::Replicated => (all, Parts::Nothing),
+            ResultLayout::Partial => (0, Parts::Sums(all)),
+            ResultLayout::Split(side) => {
                 let mut ranges = vec![(0, 0); self.devices.len()];
                 let last = divisions.get(instance.split_options.groups[group].last()?)?;
                 places.iter().zip(last.ranges()).for_each(|(place, range)| ranges[*place] = (range.start, range.end));
-                Parts::Ranges { side: side.clone(), ranges: ranges.into() }
+                (0, Parts::Ranges { side: side.clone(), ranges: ranges.into() })
             }
         };
-        let layout = Layout { whole: 0, parts };
+        let layout = Layout { whole, parts };
         let outputs = self.outputs(group).map(|tensor| (tensor, layout.clone())).collect();
         Some(Scheme { choice: Some(choice), times, reads, outputs })
     }

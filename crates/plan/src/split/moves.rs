@@ -9,10 +9,10 @@ use crate::{
     problem::DeviceId,
     request::{
         choice::{Choice, Choices, Halo},
+        options::{ResultLayout, SplitOption},
         pieces::{PIECES, in_pieces},
     },
 };
-use edgecut_ops::split::ShardedAxis;
 
 /// Candidate fractions of one device.
 const SHARES: [f64; 11] = [0.15, 0.25, 0.33, 0.4, 0.45, 0.5, 0.55, 0.6, 0.67, 0.75, 0.85];
@@ -57,13 +57,13 @@ impl Search<'_, '_> {
     pub(super) fn change_axis(&mut self, at: &mut Incumbent) {
         let groups = self.request.instance.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.instance.split_options.group(group));
-        let sides: BTreeSet<&Option<ShardedAxis>> = options.map(|option| &option.side).collect();
+        let layouts: BTreeSet<&ResultLayout> = options.map(|option| &option.layout).collect();
         for segment in segments(groups, groups) {
-            for side in &sides {
+            for layout in &layouts {
                 if self.is_over() {
                     return;
                 }
-                let next = self.along(&at.choices, &segment, side);
+                let next = self.with_layout(&at.choices, &segment, layout);
                 let better = |next: &Incumbent| next.score.better(&at.score);
                 if let Some(next) = next.and_then(|next| self.evaluate(next)).filter(better) {
                     *at = next;
@@ -72,9 +72,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// `choices` with the groups of `segment` split along `side` where they can be, in the ratio of the nearest split
+    /// `choices` with the groups of `segment` split so that results have `layout` where they can be, in the ratio of the nearest split
     /// group before, else after; `None` if nothing changes.
-    fn along(&self, choices: &Choices, segment: &Range<usize>, side: &Option<ShardedAxis>) -> Option<Choices> {
+    fn with_layout(&self, choices: &Choices, segment: &Range<usize>, layout: &ResultLayout) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
         for group in segment.clone() {
@@ -88,7 +88,7 @@ impl Search<'_, '_> {
             let options = self.request.instance.split_options.group(group);
             let fits = |number: &usize| {
                 let option = &options[*number];
-                option.side == *side && option.size / option.grain >= like.devices.len() as u64
+                option.layout == *layout && option.has_shards(like.devices.len())
             };
             if *at == group && fits(&like.option) {
                 continue;
@@ -155,7 +155,8 @@ impl Search<'_, '_> {
                 for (group, choice) in next.range_mut(segment.clone()) {
                     let fits = |choice: &Choice| {
                         let option = self.request.instance.split_option(*group, choice.option);
-                        option.is_some_and(|option| option.size / option.grain >= choice.devices.len() as u64)
+                        let is_cut = |option: &SplitOption| option.layout != ResultLayout::Replicated;
+                        option.is_some_and(|option| is_cut(option) && option.has_shards(choice.devices.len()))
                     };
                     if let Some(divided) = in_pieces(choice, pieces).filter(fits) {
                         *choice = divided;

@@ -21,13 +21,12 @@ use crate::{
         choice::{Choice, Choices, Halo},
         expand::Expanded,
         goal::Goal,
-        options::{Need, SplitOption},
+        options::{Need, ResultLayout, SplitOption},
         ratios::speeds,
     },
     search::fast_evaluator::FastEvaluator,
 };
 use edgecut_graph::TensorId;
-use edgecut_ops::split::ShardedAxis;
 
 /// Steps by which a device's fraction is changed, relative to itself.
 pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
@@ -243,7 +242,7 @@ impl Search<'_, '_> {
     /// Every group that can be split, along the axis that needs the least from elsewhere.
     fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
         let instance = &self.request.instance;
-        let mut lies: BTreeMap<TensorId, Option<ShardedAxis>> = BTreeMap::new();
+        let mut layouts: BTreeMap<TensorId, ResultLayout> = BTreeMap::new();
         let mut choices = Choices::new();
         for (group, operators) in instance.split_options.groups.iter().enumerate() {
             let able: Vec<&(DeviceId, f64)> =
@@ -251,17 +250,16 @@ impl Search<'_, '_> {
             if able.len() < 2 {
                 continue;
             }
-            let fits = |option: &&SplitOption| option.size / option.grain >= able.len() as u64;
+            let fits = |option: &&SplitOption| option.has_shards(able.len());
             let options = instance.split_options.group(group);
-            let priced = options
-                .iter()
-                .enumerate()
-                .filter(|(_, option)| fits(option))
-                .map(|(number, option)| (number, option, self.exchange(group, option, &lies, able.len() as f64)));
+            let priced =
+                options.iter().enumerate().filter(|(_, option)| fits(option)).map(|(number, option)| {
+                    (number, option, self.exchange(group, option, &layouts, able.len() as f64))
+                });
             let best = priced.min_by(|a, b| a.2.total_cmp(&b.2).then(b.1.size.min(64).cmp(&a.1.size.min(64))));
             let Some((number, option, _)) = best else { continue };
             let outputs = operators.iter().flat_map(|id| &instance.split_options.graph.operator(*id).outputs);
-            lies.extend(outputs.filter(|_| option.side.is_some()).map(|t| (*t, option.side.clone())));
+            layouts.extend(outputs.map(|tensor| (*tensor, option.layout.clone())));
             let fractions = able.iter().map(|(_, speed)| *speed).collect();
             let devices = able.iter().map(|(d, _)| *d).collect();
             choices.insert(group, Choice { option: number, fractions, devices, halo: Halo::Exchanged });
@@ -269,26 +267,21 @@ impl Search<'_, '_> {
         (!choices.is_empty()).then_some(choices)
     }
 
-    /// About how many bytes must move if a group is split so over `n` equal devices. `lies` says along which axis the
-    /// tensors made so far are split; those that it lacks are whole on one device.
-    fn exchange(
-        &self,
-        group: usize,
-        option: &SplitOption,
-        lies: &BTreeMap<TensorId, Option<ShardedAxis>>,
-        n: f64,
-    ) -> f64 {
+    /// About how many bytes must move if a group is split so over `n` equal devices. `layouts` has the tensors of groups that are
+    /// split before it; others are whole on one device.
+    fn exchange(&self, group: usize, option: &SplitOption, layouts: &BTreeMap<TensorId, ResultLayout>, n: f64) -> f64 {
         let options = &self.request.instance.split_options;
         let graph = options.graph;
         let size = |t: &TensorId| graph.tensor(*t).ty.bytes().map_or(0.0, |b| b.0 as f64);
-        let read = option.reads.iter().map(|(tensor, need)| match (need, lies.get(tensor)) {
+        let read = option.reads.iter().map(|(tensor, need)| match (need, layouts.get(tensor)) {
+            (_, Some(ResultLayout::Replicated)) => 0.0,
             (Need::Whole, _) => (n - 1.0) * size(tensor),
-            (Need::Part(axis), Some(Some(side))) if axis == side => 0.0,
+            (Need::Part(axis), Some(ResultLayout::Split(side))) if axis == side => 0.0,
             (Need::Part(_) | Need::First, _) => (1.0 - 1.0 / n) * size(tensor),
         });
         let last = options.groups[group].last().map(|id| graph.operator(*id));
         let made: f64 = last.iter().flat_map(|operator| &operator.outputs).map(size).sum();
-        let summed = if option.side.is_none() { n * made } else { 0.0 };
+        let summed = if option.layout == ResultLayout::Partial { n * made } else { 0.0 };
         read.sum::<f64>() + summed
     }
 

@@ -189,8 +189,9 @@ impl PlanSettings {
             calibration: *calibration,
         });
         let shards = shard_costs(&model.items, &known.collect::<Vec<_>>());
+        let states = self.model.states.iter().filter_map(|pair| model.graph.state(pair).ok()).collect::<Vec<_>>();
         let split_options = match self.may_split {
-            true => SplitOptions::of(model.graph, &model.groups),
+            true => SplitOptions::of(model.graph, &model.groups).with_states(&states),
             false => SplitOptions::none(model.graph, &model.groups),
         };
         let mut network = calibrated(network(inventory, address, self.memory)?, &calibrations);

@@ -57,10 +57,11 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
     for (group, operators) in instance.split_options.groups.iter().enumerate() {
         // A group is cut along an axis of its last operator.
         let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
-        let option = instance.split_options.group(group).iter().position(|option| {
-            let packed = option.side.as_ref().and_then(|side| side.packed.as_ref());
-            (option.axis, packed) == (split.axis, split.packed.as_ref())
-        });
+        let option = instance
+            .split_options
+            .group(group)
+            .iter()
+            .position(|option| (option.axis, option.layout.packed()) == (split.axis, split.packed.as_ref()));
         let packed = split.packed.as_ref().map_or(String::new(), |packed| format!(" that packs {packed}"));
         let what = format!("group {group} has no axis {}{packed}", split.axis);
         let option = option.ok_or(ProblemError { what })?;
