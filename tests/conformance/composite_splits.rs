@@ -7,7 +7,11 @@ use edgecut::{
     engine::Engine,
     graph::{Graph, TensorData, TensorId},
     ops::{
-        passes::{axes::axes, shard::SplitError, shard_graph::shard_graph},
+        passes::{
+            axes::{axes, replica_axis},
+            shard::SplitError,
+            shard_graph::shard_graph,
+        },
         split::Join,
     },
 };
@@ -49,10 +53,15 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_grouped_attention_of_a_step", &[0]),
     ("ms_grouped_attention_of_a_packed_projection", &[2]),
     ("ms_grouped_attention_of_separate_projections", &[2]),
+    ("ms_matmul_of_2_bits_and_blocks_of_16_at_level_4", &[0, 1]),
+    ("ms_matmul_of_2_bits_and_blocks_of_32_at_level_4", &[0, 1]),
     ("ms_matmul_of_4_bits", &[0, 1]),
+    ("ms_matmul_of_4_bits_at_level_4", &[0, 1]),
     ("ms_matmul_of_4_bits_with_flat_zero_points", &[0, 1, 2]),
     ("ms_matmul_of_4_bits_with_zero_points", &[0, 1]),
     ("ms_matmul_of_8_bits", &[0, 1]),
+    ("ms_matmul_of_blocks_at_level_4", &[1]),
+    ("ms_matmul_of_one_block_at_level_4", &[0, 1, 2]),
     ("ms_max_pool_nhwc", &[0, 1, 2, 3]),
     ("ms_multi_head_attention", &[0, 1]),
     ("ms_multi_head_attention_with_past", &[0, 1]),
@@ -98,7 +107,15 @@ const AXES: &[(&str, &[usize])] = &[
 ];
 
 /// Those that can be split into partial sums.
-const SUMS: &[&str] = &["ms_fused_matmul", "ms_fused_matmul_of_batches", "ms_matmul_of_4_bits", "ms_matmul_of_8_bits"];
+const SUMS: &[&str] = &[
+    "ms_fused_matmul",
+    "ms_fused_matmul_of_batches",
+    "ms_matmul_of_2_bits_and_blocks_of_16_at_level_4",
+    "ms_matmul_of_2_bits_and_blocks_of_32_at_level_4",
+    "ms_matmul_of_4_bits",
+    "ms_matmul_of_8_bits",
+    "ms_matmul_of_blocks_at_level_4",
+];
 
 pub fn trials() -> Vec<Trial> {
     let law = |name: String| trial(format!("composite-splits/{name}"), move || check(&name, &*ENGINE));
@@ -155,7 +172,8 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
         if found != listed {
             return Err(format!("{} is split along {found:?}, expected {listed:?}", operator.name));
         }
-        for (number, axis) in axes.iter().enumerate() {
+        let replicas = replica_axis(operator);
+        for (number, axis) in axes.iter().chain(&replicas).enumerate() {
             for sharding in shardings((&graph, operator), (number, axis), &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);
                 let shards = sharding.ranges().len();

@@ -10,7 +10,7 @@ use edgecut::{
     graph::{Graph, Operator, OperatorId, TensorData},
     ops::{
         passes::{
-            axes::axes,
+            axes::{axes, replica_axis},
             shard::SplitError,
             shard_graph::{Sharding, shard_graph},
         },
@@ -41,7 +41,7 @@ fn check(case: &Case) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(u64::from(crc32fast::hash(case.name.as_bytes())));
     let mut outputs: Option<Vec<TensorData>> = None;
     for (id, operator) in graph.operators() {
-        let all = axes(&graph, operator).into_iter().chain([SplitAxis::of_replicas(operator)]);
+        let all = axes(&graph, operator).into_iter().chain(replica_axis(operator));
         for (number, axis) in all.enumerate() {
             let axis = &axis;
             for sharding in shardings((&graph, operator), (number, axis), &mut rng) {

@@ -225,6 +225,15 @@ ms("matmul_of_4_bits_with_zero_points", "MatMulNBits", [image(3, 56), "w", "s", 
 ms("matmul_of_4_bits_with_flat_zero_points", "MatMulNBits", [image(2, 3, 80), "w", "s", "z", None, "b"], {"K": 80, "N": 4, "bits": 4, "block_size": 32},
    constants={"w": packed.reshape(4, 3, 16), "s": block_scales.reshape(12), "z": u8(0x53, 7, 0x98, 8, 0xff, 1, 0x70, 9), "b": image(4)})
 ms("matmul_of_8_bits", "MatMulNBits", [image(3, 32), "w", "s", "z"], {"K": 32, "N": 6, "bits": 8, "block_size": 16}, constants={"w": packed, "s": block_scales, "z": (np.arange(12) * 9).astype(np.uint8).reshape(6, 2)})
+# From accuracy level 4 on, data are rounded to 8 bits, block by block.
+rounded, at_4 = np.concatenate([image(3, 56), np.zeros((1, 56), np.float32)]), {"N": 6, "accuracy_level": 4}
+ms("matmul_of_4_bits_at_level_4", "MatMulNBits", [rounded, "w", "s", "z", None, "b"], {**at_4, "K": 56, "bits": 4, "block_size": 32},
+   constants={"w": packed, "s": block_scales, "z": u8(1, 2, 0x53, 0x98, 0xff, 0x70).reshape(6, 1), "b": image(6)})
+ms("matmul_of_blocks_at_level_4", "MatMulNBits", [image(1, 64), "w", "s"], {**at_4, "K": 64, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
+ms("matmul_of_one_block_at_level_4", "MatMulNBits", [image(2, 3, 32), "w", "s"], {**at_4, "K": 32, "bits": 8, "block_size": 32}, constants={"w": packed.reshape(6, 1, 32), "s": block_scales[:, :1]})
+for block in (16, 32):
+    ms(f"matmul_of_2_bits_and_blocks_of_{block}_at_level_4", "MatMulNBits", [image(3, 128), "w", "s"], {**at_4, "K": 128, "bits": 2, "block_size": block},
+       constants={"w": packed.reshape(6, 128 // block, block // 4), "s": np.linspace(0.01, 0.1, 6 * 128 // block, dtype=np.float32).reshape(6, -1)})
 projection = {"w": image(16, 48), "b": image(48)}
 ms("attention_of_lengths", "Attention", [rows, "w", "b", np.array([5, 3], np.int32)], {"num_heads": 4}, constants=projection)
 ms("attention_with_past", "Attention", [rows, "w", "b", None, image(2, 2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, constants=projection, outputs=2)

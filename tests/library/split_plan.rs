@@ -426,12 +426,12 @@ fn a_pair_of_dense_layers_exchanges_nothing_inside() {
     assert!(refused.contains("which is not split into as many partial sums"), "{refused}");
 }
 
-/// A norm of one row cannot be split: each device adds up the partial sums before it for itself, so that one exchange takes the place of
-/// two.
+/// A norm of one row cannot be split. Each of three devices adds up the partial sums before it for itself: one exchange instead of a
+/// gathering and a broadcast.
 #[test]
 fn norms_between_dense_layers_are_replicated() {
     let graph = model(NORMS);
-    on_request(&graph, &[1_000.0; 2], 1_000.0, Objective::Latency, |request| {
+    on_request(&graph, &[1_000.0; 3], 1_000.0, Objective::Latency, |request| {
         let request = with_budget(&request, 4_000);
         let options = &request.instance.split_options;
         let norms = (0..options.groups.len())
@@ -443,7 +443,7 @@ fn norms_between_dense_layers_are_replicated() {
             assert!(!options.is_divisible(*norm));
         }
         let found = checked(&graph, solve(&request, None).unwrap());
-        assert!(found.choices.keys().filter(|group| norms.contains(group)).count() >= 2, "{:?}", found.choices);
+        assert!(found.choices.contains_key(&norms[1]), "{:?}", found.choices);
         let read = Plan::from_json(in_file(&graph, &found, Granularity::Fused).to_json().unwrap().as_bytes()).unwrap();
         assert_eq!(divided(&graph, &[], &read.splits).unwrap().graph, found.expanded.graph);
         assert_near(&computed(&found.expanded.graph), &computed(&graph));
@@ -460,8 +460,8 @@ fn norms_between_dense_layers_are_replicated() {
             producers.map(move |norm| (device_of(norm), device_of(id)))
         });
         let reads: Vec<_> = reads.collect();
-        assert!(reads.len() >= 4 && reads.iter().all(|(norm, dense)| norm == dense), "{reads:?}");
-        // Like this plan, and without replicas.
+        assert!(reads.len() >= 3 && reads.iter().all(|(norm, dense)| norm == dense), "{reads:?}");
+        // Like this plan; and not with other numbers of replicas than positions.
         let like = Goal { like: Some(found.splits.clone()), ..request.goal.clone() };
         assert_eq!(solve(&request.with_goal(like), None).unwrap().splits, found.splits);
         let mut splits = found.splits.clone();

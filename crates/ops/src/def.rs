@@ -41,6 +41,8 @@ pub struct OpDef {
     pub split: Option<SplitFn>,
     /// In which operands it is linear.
     pub linearity: Linearity,
+    /// Whether two calls draw different numbers, or may do so.
+    pub is_random: bool,
     /// Whether ONNX's meaning differs from Relay's: see [`SEMANTICS`].
     pub has_onnx_semantics: bool,
     /// The fusion class of calls with ONNX's semantics, if it differs.
@@ -203,6 +205,7 @@ impl OpDef {
             alias: Alias::Never,
             split: None,
             linearity: Linearity::Nonlinear,
+            is_random: false,
             has_onnx_semantics: false,
             onnx_class: None,
             kernel: Kernel::None("it has no kernel"),
@@ -238,6 +241,11 @@ impl OpDef {
 
     pub(crate) const fn alias(mut self, alias: Alias) -> OpDef {
         self.alias = alias;
+        self
+    }
+
+    pub(crate) const fn random(mut self) -> OpDef {
+        self.is_random = true;
         self
     }
 

@@ -142,7 +142,10 @@ impl ProfiledModel {
     /// If it is neither a model nor a dump.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<ProfiledModel, Error> {
         if !is_dump(path) {
-            return Ok(ProfiledModel::Read { model: Box::new(Model::open(path, options)?), text: text(path)? });
+            let model = Box::new(Model::open(path, options)?);
+            // The file, where `path` is the folder of a decoder.
+            let text = text(&model.path)?;
+            return Ok(ProfiledModel::Read { model, text });
         }
         let text = text(path)?;
         let dump = Dump::read(&text).map_err(|e| Error::bad_input(Located::new(path, e)))?;

@@ -7,11 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use edgecut_graph::TensorData;
 
-use super::tolerance::{MAX_ELEMENT_ERROR, MAX_NORM_ERROR, Tolerance};
-
-/// The largest allowed |a − b| is this and [`RELATIVE`]·|b|.
-const ABSOLUTE: f64 = 1e-4;
-const RELATIVE: f64 = 1e-3;
+use super::tolerance::{ABSOLUTE, MAX_ELEMENT_ERROR, MAX_NORM_ERROR, RELATIVE, Tolerance};
 
 /// How far two lists of tensors are apart. Relative differences are those to the largest finite |b| of the tensor: to single
 /// elements, which may be zero, they would say nothing.

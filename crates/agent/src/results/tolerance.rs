@@ -1,17 +1,21 @@
 //! Tolerance for the outputs of a plan, compared with those of one device.
 
-use edgecut_graph::{Attr, DType, Graph, Operator, TensorId};
+use edgecut_graph::{DType, Graph, Operator, TensorId};
 
 /// Why outputs may differ when a model is computed in parts, which decides by how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tolerance {
-    /// Float arithmetic in another order: each element may differ by 10⁻⁴ + 10⁻³ of its value.
+    /// Float arithmetic in another order: each element may differ by [`ABSOLUTE`] + [`RELATIVE`] of its value.
     Rounding,
     /// Floats are quantised inside the model, where a rounding error may change an integer by one: the relative error of a
     /// tensor in the Euclidean norm may be [`MAX_NORM_ERROR`], that of an element [`MAX_ELEMENT_ERROR`]. Integers of more than
     /// 16 bits are no quantised numbers, and must be equal.
     Quantisation,
 }
+
+/// With float arithmetic in another order, the largest allowed |a − b| is this and [`RELATIVE`]·|b|.
+pub(super) const ABSOLUTE: f64 = 1e-4;
+pub(super) const RELATIVE: f64 = 1e-3;
 
 /// Largest relative error of a tensor in the Euclidean norm. For QDQ models of 20 to 50 layers, sessions of ONNX Runtime with
 /// and without graph optimisations differ by 0.4 to 0.6 %.
@@ -24,9 +28,6 @@ pub(super) const MAX_ELEMENT_ERROR: f64 = 0.05;
 /// Operators that quantise what they read and return floats.
 const QUANTISING: [&str; 2] = ["com.microsoft.DynamicQuantizeLSTM", "com.microsoft.DynamicQuantizeMatMul"];
 
-/// The `accuracy_level` of MatMulNBits from which on data are quantised to 8 bits.
-const LEVEL_OF_8_BITS: i64 = 4;
-
 impl Tolerance {
     /// The tolerance for outputs of `graph`.
     pub fn of(graph: &Graph) -> Tolerance {
@@ -37,17 +38,24 @@ impl Tolerance {
             false => Tolerance::Rounding,
         }
     }
+
+    /// Largest difference of two elements that may change places when the model is computed in parts; `largest` is the largest magnitude
+    /// in their tensor. Where floats are quantised each of them may differ by [`MAX_NORM_ERROR`] of that.
+    pub fn of_order(self, largest: f64) -> f64 {
+        match self {
+            Tolerance::Rounding => 2.0 * (ABSOLUTE + RELATIVE * largest),
+            Tolerance::Quantisation => 2.0 * MAX_NORM_ERROR * largest,
+        }
+    }
 }
 
-/// Whether `operator` quantises floats to at most 16 bits: by its types or, if it does so internally, by its name or
-/// attributes.
+/// Whether `operator` quantises floats to at most 16 bits: by its types or, if it does so internally, by its name.
 fn quantises(graph: &Graph, operator: &Operator) -> bool {
     let dtype = |tensor: TensorId| graph.tensor(tensor).ty.dtype;
     let is_quantised = |dtype: DType| dtype.is_integer() && dtype.size() <= 2;
     let reads_floats = operator.operands().any(|operand| dtype(operand).is_float());
     (reads_floats && operator.outputs.iter().any(|output| is_quantised(dtype(*output))))
         || QUANTISING.contains(&operator.name.as_str())
-        || matches!(operator.attrs.get("accuracy_level"), Some(Attr::Int(LEVEL_OF_8_BITS..)))
 }
 
 #[cfg(test)]

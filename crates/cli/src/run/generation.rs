@@ -1,6 +1,6 @@
 //! Generated tokens and their times, printed.
 
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::units::{Bytes, Micros, counted};
 use edgecut_session::run::generate::Generation;
 use serde::Serialize;
 
@@ -40,7 +40,11 @@ pub(super) fn print(generation: &Generation, format: Format) -> Outcome {
                 print_line!("{} transfers a token between servers, {bytes}", generation.exchanges);
             }
             if generation.is_equal == Some(true) {
-                print_line!("the tokens are those of one device");
+                let near_ties = match generation.near_ties {
+                    0 => String::new(),
+                    count => format!(", but for {}", counted(count, "near tie")),
+                };
+                print_line!("the tokens are those of one device{near_ties}");
             }
             Ok(())
         }

@@ -24,7 +24,7 @@ const fn random(
     operands: &'static [&'static str],
     infer: fn(&Call<'_>) -> Result<Type, TypeError>,
 ) -> OpDef {
-    OpDef::new(name, operands, infer).without_kernel(NOT_REPRODUCED)
+    OpDef::new(name, operands, infer).random().without_kernel(NOT_REPRODUCED)
 }
 
 /// The next key and the sample.

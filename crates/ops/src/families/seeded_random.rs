@@ -35,7 +35,7 @@ const fn drawn(
     operands: &'static [&'static str],
     infer: fn(&Call<'_>) -> Result<Type, TypeError>,
 ) -> OpDef {
-    OpDef::new(name, operands, infer).class(FusionClass::Opaque).flops(per_output::<8>)
+    OpDef::new(name, operands, infer).random().class(FusionClass::Opaque).flops(per_output::<8>)
 }
 
 fn shape_type(call: &Call<'_>) -> Result<Type, TypeError> {

@@ -6,6 +6,7 @@ use edgecut_graph::{Graph, Operator};
 
 use crate::{
     passes::{carried::carried_axes, composite_axes::Composite, declared::declared_axes, shard::SplitError},
+    registry::lookup,
     split::SplitAxis,
 };
 
@@ -28,18 +29,47 @@ fn own_axes(graph: &Graph, operator: &Operator) -> Vec<SplitAxis> {
     }
 }
 
-/// Axis `number` of those; one more than the last is that of [replicas](SplitAxis::of_replicas).
+/// Axis `number` of those; one more than the last is the [`replica_axis`].
 ///
 /// # Errors
-/// If there are fewer.
+/// If there is none.
 pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<SplitAxis, SplitError> {
     let mut axes = own_axes(graph, operator);
     if number >= axes.len() {
         axes.extend(carried_axes(graph, operator));
     }
-    match number.cmp(&axes.len()) {
-        Ordering::Less => Ok(axes.swap_remove(number)),
-        Ordering::Equal => Ok(SplitAxis::of_replicas(operator)),
-        Ordering::Greater => Err(SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: axes.len() }),
+    let count = axes.len();
+    let found = match number.cmp(&count) {
+        Ordering::Less => Some(axes.swap_remove(number)),
+        Ordering::Equal => replica_axis(operator),
+        Ordering::Greater => None,
+    };
+    found.ok_or_else(|| SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: count })
+}
+
+/// The axis of [replicas](SplitAxis::of_replicas) of `operator`; `None` if two of them may compute different results: random numbers, or
+/// an operator that is unknown.
+pub fn replica_axis(operator: &Operator) -> Option<SplitAxis> {
+    let mut operators = vec![operator];
+    while let Some(next) = operators.pop() {
+        match &next.decomposition {
+            Some(decomposition) => operators.extend(decomposition.operators().map(|(_, operator)| operator)),
+            None => drop(lookup(&next.name).filter(|def| !def.is_random)?),
+        }
+    }
+    Some(SplitAxis::of_replicas(operator))
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::TensorId;
+
+    use super::*;
+
+    #[test]
+    fn what_may_differ_is_not_replicated() {
+        let of = |name: &str| replica_axis(&Operator::new(name, Vec::<TensorId>::new())).is_some();
+        assert!(of("nn.softmax"));
+        assert!(!of("random_normal") && !of("random.uniform") && !of("Multinomial"));
     }
 }

@@ -8,7 +8,10 @@ use std::{
 
 use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
-    passes::{axes::axes, shard_graph::Sharding},
+    passes::{
+        axes::{axes, replica_axis},
+        shard_graph::Sharding,
+    },
     split::{Join, MAX_REPLICAS, PackedAxis, ShardedAxis, SplitAxis},
 };
 
@@ -116,7 +119,7 @@ impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
         let axes_of = |id: &OperatorId| {
             let operator = graph.operator(*id);
-            axes(graph, operator).into_iter().chain([SplitAxis::of_replicas(operator)]).collect()
+            axes(graph, operator).into_iter().chain(replica_axis(operator)).collect()
         };
         let axes = groups.iter().flatten().map(|id| (*id, axes_of(id)));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
@@ -166,7 +169,7 @@ impl<'a> SplitOptions<'a> {
 
     fn replicas(&self, group: &[OperatorId]) -> Option<SplitOption> {
         let last = group.last().filter(|last| !self.is_constant(**last))?;
-        let axis = self.axes.get(last)?.len() - 1;
+        let axis = self.replica_axis(*last)?;
         let layout = ResultLayout::Replicated;
         let option = SplitOption { axis, layout, size: MAX_REPLICAS, grain: 1, reads: Vec::new() };
         let two = self.divisions(group, &option, &[0.5, 0.5])?;
@@ -222,6 +225,11 @@ impl<'a> SplitOptions<'a> {
     /// The options of group number `group`.
     pub fn group(&self, group: usize) -> &[SplitOption] {
         self.options.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of the axis of replicas of `operator`, if it has one.
+    fn replica_axis(&self, operator: OperatorId) -> Option<usize> {
+        self.axes.get(&operator)?.iter().position(|axis| axis.join == Join::Replicated)
     }
 
     /// Whether the work of group number `group` can be divided among devices.
@@ -400,8 +408,8 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 if axis.join == Join::Replicated {
-                    let number = self.axes.get(&operator)?.len() - 1;
-                    found.insert(operator, Sharding { axis: number, ..division.clone() });
+                    let axis = self.replica_axis(operator)?;
+                    found.insert(operator, Sharding { axis, ..division.clone() });
                     continue;
                 }
                 let access = access.as_ref()?;

@@ -4,7 +4,10 @@
 
 use std::{path::Path, time::Instant};
 
-use edgecut_agent::{Oversubscribed, results::Latencies};
+use edgecut_agent::{
+    Oversubscribed,
+    results::{Latencies, Tolerance},
+};
 use edgecut_engine::EngineOptions;
 use edgecut_graph::units::Micros;
 use edgecut_plan::Plan;
@@ -16,6 +19,7 @@ use super::{
     progress::RunWatch,
     sampling::sample,
     steps::{LocalSteps, Phase, Steps},
+    token_check::TokenCheck,
 };
 use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface};
 
@@ -58,8 +62,11 @@ pub struct Generation {
     pub exchanges: usize,
     /// Their bytes.
     pub exchanged_bytes: u64,
-    /// Whether the tokens are those of one device; `None` if they were not compared.
+    /// Whether the tokens are those of one device, near ties included; `None` if they were not compared.
     pub is_equal: Option<bool>,
+    /// Tokens in the place of which one device, after the same tokens before, prefers another one by less than rounding or
+    /// quantisation makes of logits.
+    pub near_ties: usize,
 }
 
 /// What becomes of a cancelled generation.
@@ -121,7 +128,13 @@ pub fn generate(
         }
     }
     watch.tell_measured("generating tokens");
-    run(&mut steps, &interfaces, generate, events)
+    run(&mut steps, &interfaces, generate, events, &mut sampled(generate))
+}
+
+/// Selects tokens as `options` say.
+fn sampled(options: &GenerateOptions) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> {
+    let (top_k, mut random) = (options.top_k, fastrand::Rng::with_seed(options.seed));
+    move |logits| sample(logits, top_k, &mut random).map(Some)
 }
 
 impl PlannedModel {
@@ -157,7 +170,7 @@ impl Site {
         let mut generation = {
             let watch = RunWatch::start(events);
             watch.tell("generating tokens");
-            run(&mut deployed, &interfaces, options, events)?
+            run(&mut deployed, &interfaces, options, events, &mut sampled(options))?
         };
         (generation.exchanges, generation.exchanged_bytes) = deployed.exchanges();
         drop(deployed);
@@ -181,14 +194,19 @@ impl Site {
                 return Ok(generation);
             }
         };
-        let wanted = run(&mut steps, &interfaces, options, events)?.tokens;
-        let same = generation.tokens.iter().zip(&wanted).take_while(|(found, wanted)| found == wanted).count();
-        // What interrupts the comparison does not decide it.
-        let is_compared = wanted.len() == generation.tokens.len() || same < wanted.len();
-        if let (Some(found), Some(wanted)) = (generation.tokens.get(same), wanted.get(same)) {
-            events.notice(format_args!("token {same} of the plan is {found}, but {wanted} on one device"));
+        let tolerance = Tolerance::of(&model.import.graph);
+        let mut check = TokenCheck::new(&generation.tokens, tolerance, options.top_k, options.seed);
+        run(&mut steps, &interfaces, options, events, &mut |logits| check.next(logits))?;
+        let TokenCheck { right, near_ties, wanted, .. } = check;
+        if let (Some(found), Some(wanted)) = (generation.tokens.get(right), wanted) {
+            events.notice(format_args!("token {right} of the plan is {found}, but {wanted} on one device"));
         }
-        Ok(Generation { is_equal: is_compared.then_some(same == wanted.len()), ..generation })
+        // What interrupts the comparison does not decide it.
+        let is_equal = match wanted {
+            Some(_) => Some(false),
+            None => (right == generation.tokens.len()).then_some(true),
+        };
+        Ok(Generation { is_equal, near_ties, ..generation })
     }
 }
 
@@ -224,16 +242,16 @@ impl Interfaces {
     }
 }
 
-/// Reads the prompt, then generates tokens.
+/// Reads the prompt, then generates the tokens that `select` makes of logits, until it makes none.
 fn run(
     steps: &mut dyn Steps,
     interfaces: &Interfaces,
     options: &GenerateOptions,
     events: &Events,
+    select: &mut dyn FnMut(&[f64]) -> Result<Option<u64>, Error>,
 ) -> Result<Generation, Error> {
     interfaces.check(options)?;
     let decode = &interfaces.decode;
-    let mut random = fastrand::Rng::with_seed(options.seed);
     let stop = events.stop(None, KEPT);
     let mut chunks: Vec<(Phase, &StepInterface, &[u64])> = Vec::new();
     let mut left = &options.prompt_ids[..];
@@ -258,22 +276,30 @@ fn run(
         logits = interface.logits(&outputs)?;
         past += chunk.len();
     }
-    let mut tokens = vec![sample(&logits, options.top_k, &mut random)?];
+    let mut tokens: Vec<u64> = select(&logits)?.into_iter().collect();
     let prefill = Micros::from(begin.elapsed());
     let mut times = Vec::new();
-    while tokens.len() < options.tokens && !stop.is_requested() {
+    let mut is_interrupted = false;
+    while let Some(last) = tokens.last().copied().filter(|_| tokens.len() < options.tokens) {
         let begin = Instant::now();
-        let last = tokens[tokens.len() - 1];
+        is_interrupted = stop.is_requested();
+        if is_interrupted {
+            break;
+        }
         let computed = steps.step(Phase::Decode, &decode.inputs(past, &[last])?, true);
         let outputs = match computed {
-            Err(Error::Cancelled) if !events.is_unwanted() => break,
+            Err(Error::Cancelled) if !events.is_unwanted() => {
+                is_interrupted = true;
+                break;
+            }
             computed => computed?,
         };
         past += 1;
-        tokens.push(sample(&decode.logits(&outputs)?, options.top_k, &mut random)?);
+        let Some(token) = select(&decode.logits(&outputs)?)? else { break };
+        tokens.push(token);
         times.push(Micros::from(begin.elapsed()));
     }
-    if tokens.len() < options.tokens {
+    if is_interrupted {
         events.check()?;
         events.notice(format_args!("interrupted after {} of {} tokens", tokens.len(), options.tokens));
     }
@@ -286,5 +312,6 @@ fn run(
         exchanges: 0,
         exchanged_bytes: 0,
         is_equal: None,
+        near_ties: 0,
     })
 }

@@ -8,6 +8,7 @@
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
 //! | [`generate`](mod@generate), `steps`, `sampling` | generation of tokens by a decoder; what computes its steps; the choice of a token |
+//! | `token_check` | comparison of a plan's tokens with those of one device |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
 //! | [`results_file`] | the file to which results of runs are appended |
@@ -46,6 +47,7 @@ mod run_progress;
 mod sampling;
 pub(crate) mod schedule_bench;
 mod steps;
+mod token_check;
 pub mod whole_model;
 
 pub use deploy::{DeployError, DeployOptions, deploy};

@@ -25,6 +25,13 @@ pub(super) fn sample(logits: &[f64], count: usize, random: &mut fastrand::Rng) -
     Ok(order[drawn.unwrap_or(0)] as u64)
 }
 
+/// The least of the `count` largest logits.
+pub(super) fn least_candidate(logits: &[f64], count: usize) -> f64 {
+    let mut sorted = logits.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    sorted.get(count.clamp(1, logits.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use crate::{
     error::Result,
     families::{
         conv,
+        elementwise::half_even,
         linear::{general_product, product},
     },
     lowering::{Call, Lower, Value},
@@ -59,7 +60,14 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
     call.transpose(x, &axes)
 }
 
-/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale.
+/// The `accuracy_level` from which on ONNX Runtime's kernels quantise the data to 8 bits.
+const LEVEL_OF_8_BITS: i64 = 4;
+
+/// A block of zeros is divided by this, of which 127 times the reciprocal is finite.
+const LEAST_DIVISOR: f64 = 1e-36;
+
+/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. From an accuracy level on, the data are
+/// rounded to 8 bits in the same blocks.
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
         return Err("prepacked weights and group indices are not supported".to_string());
@@ -69,13 +77,22 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let sizes = ["N", "K", "block_size"].map(|name| u64::try_from(call.int(name, 0)).unwrap_or(0));
     let [rows, inner, block] = sizes;
     let blocks = inner.checked_div(block).map_or(0, |whole| whole + u64::from(inner % block.max(1) != 0));
-    let dtype = call.dtype_of(scales);
+    let stored = call.dtype_of(scales);
     let expected = || format!("expected weights in {rows} rows of {blocks} blocks of {block} numbers of {bits} bits");
     let numbers = unpacked(call, packed, bits)?;
     if call.dims(numbers)?[..] != [rows, blocks, block] || rows == 0 || block == 0 {
         return Err(expected());
     }
-    let zero = match call.optional(3)? {
+    let zero = call.optional(3)?;
+    let has_kernel =
+        zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && (bits != 2 || (32..=128).contains(&block));
+    let is_quantised = has_kernel && call.int("accuracy_level", 0) >= LEVEL_OF_8_BITS;
+    // The kernels for 8 bits convert half-precision data and scales.
+    let dtype = if is_quantised { DType::F32 } else { stored };
+    let scales = call.cast(scales, dtype)?;
+    let a = call.cast(a, dtype)?;
+    let a = if is_quantised { rounded_to_8_bits(call, a, [inner, blocks, block])? } else { a };
+    let zero = match zero {
         Some(zero) if call.dtype_of(zero) == DType::U8 => {
             let width = (blocks * bits.unsigned_abs()).div_ceil(8);
             let zero = call.reshape(zero, &[rows, width])?;
@@ -95,6 +112,38 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     let weights = if blocks * block == inner { weights } else { call.slice(weights, 1, 0, inner)? };
     let columns = call.transpose(weights, &[1, 0])?;
     let made = product(call, a, columns)?;
-    let bias = call.optional(5)?;
-    one(added(call, made, bias)?)
+    let bias = call.optional(5)?.map(|bias| call.cast(bias, dtype)).transpose()?;
+    let made = added(call, made, bias)?;
+    one(call.cast(made, stored)?)
+}
+
+/// `x` with each block of its rows, of `inner` numbers, in 8 bits with one scale: `QuantizeARow_CompInt8` of ONNX Runtime's MLAS
+/// (`sqnbitgemm`). The last block may have fewer numbers.
+fn rounded_to_8_bits(call: &mut Call<'_, '_>, x: TensorId, [inner, blocks, block]: [u64; 3]) -> Result<TensorId> {
+    let rank = call.rank(x);
+    let mut shape = call.dims(x)?;
+    let Some(last) = shape.pop().filter(|last| *last == inner) else {
+        return Err(format!("expected data in rows of {inner} numbers"));
+    };
+    let missing = blocks * block - last;
+    let padded = if missing == 0 {
+        x
+    } else {
+        let zeros = call.full(0.0, DType::F32, &[&shape[..], &[missing]].concat())?;
+        call.concat(&[x, zeros], rank - 1)?
+    };
+    let padded = call.reshape(padded, &[&shape[..], &[blocks, block]].concat())?;
+    let size = call.map("abs", &[padded])?;
+    let most = call.reduce("max", size, &[rank], true)?;
+    let divisor = call.with("maximum", most, LEAST_DIVISOR)?;
+    let largest = call.lowering.scalar(127.0, DType::F32)?;
+    let inverse = call.map("divide", &[largest, divisor])?;
+    let scaled = call.map("multiply", &[padded, inverse])?;
+    let rounded = half_even(call, scaled)?;
+    let rounded = call.cast(rounded, DType::I8)?;
+    let rounded = call.cast(rounded, DType::F32)?;
+    let scale = call.with("divide", most, 127.0)?;
+    let rounded = call.map("multiply", &[rounded, scale])?;
+    let rows = call.reshape(rounded, &[&shape[..], &[blocks * block]].concat())?;
+    if missing == 0 { Ok(rows) } else { call.slice(rows, rank - 1, 0, inner) }
 }
