@@ -172,7 +172,7 @@ pub fn check(name: &str, engine: &dyn Engine) -> Result<(), String> {
         if found != listed {
             return Err(format!("{} is split along {found:?}, expected {listed:?}", operator.name));
         }
-        let replicas = replica_axis(operator);
+        let replicas = replica_axis(&graph, operator);
         for (number, axis) in axes.iter().chain(&replicas).enumerate() {
             for sharding in shardings((&graph, operator), (number, axis), &mut rng) {
                 let label = format!("{} {axis:?} as {sharding:?}", operator.name);

@@ -39,12 +39,12 @@ impl Tolerance {
         }
     }
 
-    /// Largest difference of two elements that may change places when the model is computed in parts; `largest` is the largest magnitude
-    /// in their tensor. Where floats are quantised each of them may differ by [`MAX_NORM_ERROR`] of that.
-    pub fn of_order(self, largest: f64) -> f64 {
+    /// Largest difference of two elements of about this `magnitude` that may change places when the model is computed in parts. With
+    /// quantisation each may be off by [`MAX_NORM_ERROR`], a typical error; [`MAX_ELEMENT_ERROR`] is that of the worst of many.
+    pub fn of_ties(self, magnitude: f64) -> f64 {
         match self {
-            Tolerance::Rounding => 2.0 * (ABSOLUTE + RELATIVE * largest),
-            Tolerance::Quantisation => 2.0 * MAX_NORM_ERROR * largest,
+            Tolerance::Rounding => 2.0 * (ABSOLUTE + RELATIVE * magnitude),
+            Tolerance::Quantisation => 2.0 * MAX_NORM_ERROR * magnitude,
         }
     }
 }

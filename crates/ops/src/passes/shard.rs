@@ -75,9 +75,7 @@ pub enum SplitError {
     NoAxis { op: String, axis: usize, axes: usize },
     #[error("{op} is split at {cuts:?}, expected ascending multiples of {grain} from 0 to {size}")]
     Cuts { op: String, cuts: Vec<u64>, grain: u64, size: u64 },
-    #[error(
-        "{op} is replicated as {cuts:?}, expected 0, 1 and so on: a position for each of 2 to {most} replicas, and the end"
-    )]
+    #[error("{op} is replicated as {cuts:?}, expected 0, 1, …, n for n replicas, 2 to {most}")]
     Replicas { op: String, cuts: Vec<u64>, most: u64 },
     #[error(
         "{op} is split at {cuts:?} into tiles {tiles:?}, expected as many tiles as shares, ascending and all different, that \

@@ -143,6 +143,10 @@ impl GraphRewriter<'_> {
         }
         self.own = None;
         for (output, layout) in operator.outputs.iter().zip(layouts) {
+            // Unlike devices may decide an integer differently: all readers have that of the first shard.
+            if layout == ShardLayout::Whole {
+                self.shards[output.0 as usize].truncate(1);
+            }
             self.layouts[output.0 as usize] = layout;
         }
         Ok(())

@@ -6,7 +6,7 @@ use edgecut_graph::{Attr, Graph, Operator, TensorId, TensorType};
 
 use super::{linear::Carried, packed_axis::PackedAxis};
 
-/// Maximum number of replicas of an operator: as many as a plan's search has devices at most ([`u64`] as a set).
+/// Maximum number of replicas of an operator: as many devices as fit in the sets of a plan's search ([`u64`]).
 pub const MAX_REPLICAS: u64 = 64;
 
 /// An axis along which a call can be split: an axis of its results, or a reduction axis.

@@ -8,6 +8,7 @@ use super::{
     costs::Shard,
     goal::Goal,
     instance::Instance,
+    options::ResultLayout,
     pieces::borders_first,
     ratios::{Ratios, speeds},
 };
@@ -102,7 +103,7 @@ impl PlanRequest<'_> {
     /// If an operator refuses a shard.
     pub fn expand(&self, choices: &Choices) -> Result<Expanded, SplitError> {
         let instance = &*self.instance;
-        let (divisions, homes) = instance.divided(choices);
+        let (divisions, homes) = instance.divided(&instance.without_unread_replicas(choices));
         let options = &instance.split_options;
         let axis_of = |id: OperatorId, number: usize| options.axis(id, number);
         let made = shard_graph_with_axes(options.graph, &instance.model.states, &divisions, &axis_of)?;
@@ -180,9 +181,8 @@ impl Instance<'_> {
         for (group, choice) in choices.iter().rev() {
             let Some(option) = self.split_option(*group, choice.option) else { continue };
             let total: f64 = choice.fractions.iter().sum();
-            let step = option.grain as f64 / option.size as f64;
             let wanted = choice.devices.iter().zip(&choice.fractions).map(|(d, f)| (*d, f / total));
-            let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= 0.5 * step).collect();
+            let parts: Vec<(DeviceId, f64)> = wanted.filter(|(_, f)| *f >= option.least_fraction()).collect();
             // One that gets everything computes it as it is.
             if parts.iter().all(|(device, _)| *device == parts[0].0) {
                 continue;
@@ -205,6 +205,26 @@ impl Instance<'_> {
             divisions.extend(found);
         }
         (divisions, homes)
+    }
+
+    /// `choices` without replicas of groups that no split group reads.
+    fn without_unread_replicas(&self, choices: &Choices) -> Choices {
+        let options = &self.split_options;
+        let mut kept = Choices::new();
+        for (group, choice) in choices.iter().rev() {
+            let outputs = || options.groups[*group].iter().flat_map(|id| &options.graph.operator(*id).outputs);
+            let mut readers = outputs().flat_map(|tensor| options.consumers(*tensor));
+            let is_split = |reader: &OperatorId| {
+                options.group_of(*reader).is_some_and(|other| other != *group && kept.contains_key(&other))
+            };
+            let is_replicated = self
+                .split_option(*group, choice.option)
+                .is_some_and(|option| option.layout == ResultLayout::Replicated);
+            if !is_replicated || readers.any(is_split) {
+                kept.insert(*group, choice.clone());
+            }
+        }
+        kept
     }
 
     /// The operators that read a result of `operators`, of other groups whose shards run on the devices of `parts` in the

@@ -38,7 +38,7 @@ pub struct SplitOption {
     pub axis: usize,
     /// How the shards' results represent the group's.
     pub layout: ResultLayout,
-    /// Positions along the axis, and what shards' ends are multiples of; the maximum of replicas.
+    /// Positions along the axis, and what shards' ends are multiples of; or the maximum number of replicas.
     pub size: u64,
     pub grain: u64,
     /// What shards need of each tensor that comes from other groups.
@@ -67,9 +67,17 @@ impl ResultLayout {
 }
 
 impl SplitOption {
-    /// Whether `count` shards can be cut.
-    pub(crate) fn has_shards(&self, count: usize) -> bool {
+    /// Whether there can be `count` shards.
+    pub(crate) fn can_have_shards(&self, count: usize) -> bool {
         self.size / self.grain >= count as u64
+    }
+
+    /// The smallest fraction of a shard.
+    pub(crate) fn least_fraction(&self) -> f64 {
+        match self.layout {
+            ResultLayout::Replicated => f64::MIN_POSITIVE,
+            ResultLayout::Split(_) | ResultLayout::Partial => 0.5 * self.grain as f64 / self.size as f64,
+        }
     }
 
     /// Which part of the group's work is that of a shard of this range.
@@ -119,7 +127,7 @@ impl<'a> SplitOptions<'a> {
     pub fn of(graph: &'a Graph, groups: &'a [Vec<OperatorId>]) -> SplitOptions<'a> {
         let axes_of = |id: &OperatorId| {
             let operator = graph.operator(*id);
-            axes(graph, operator).into_iter().chain(replica_axis(operator)).collect()
+            axes(graph, operator).into_iter().chain(replica_axis(graph, operator)).collect()
         };
         let axes = groups.iter().flatten().map(|id| (*id, axes_of(id)));
         let mut all = SplitOptions { axes: Arc::new(axes.collect()), ..SplitOptions::none(graph, groups) };
@@ -169,7 +177,7 @@ impl<'a> SplitOptions<'a> {
 
     fn replicas(&self, group: &[OperatorId]) -> Option<SplitOption> {
         let last = group.last().filter(|last| !self.is_constant(**last))?;
-        let axis = self.replica_axis(*last)?;
+        let axis = self.replica_number(*last)?;
         let layout = ResultLayout::Replicated;
         let option = SplitOption { axis, layout, size: MAX_REPLICAS, grain: 1, reads: Vec::new() };
         let two = self.divisions(group, &option, &[0.5, 0.5])?;
@@ -228,7 +236,7 @@ impl<'a> SplitOptions<'a> {
     }
 
     /// The number of the axis of replicas of `operator`, if it has one.
-    fn replica_axis(&self, operator: OperatorId) -> Option<usize> {
+    fn replica_number(&self, operator: OperatorId) -> Option<usize> {
         self.axes.get(&operator)?.iter().position(|axis| axis.join == Join::Replicated)
     }
 
@@ -408,7 +416,7 @@ impl<'a> SplitOptions<'a> {
                     continue;
                 }
                 if axis.join == Join::Replicated {
-                    let axis = self.replica_axis(operator)?;
+                    let axis = self.replica_number(operator)?;
                     found.insert(operator, Sharding { axis, ..division.clone() });
                     continue;
                 }

@@ -80,8 +80,11 @@ impl Relaxation {
         for group in (0..splits.len()).filter(|group| is_copied(*group)) {
             best.groups[group].costs.iter_mut().flatten().for_each(|cost| cost.time = Micros::ZERO);
         }
-        let divisible = |(index, _): &(usize, &mut Group)| may_schedule || splits[*index];
-        for (index, group) in best.groups.iter_mut().enumerate().filter(divisible) {
+        // A replica may have been measured below the whole.
+        let has_shards = |(index, _): &(usize, &mut Group)| {
+            may_schedule || splits[*index] || may_split && !options.group(*index).is_empty()
+        };
+        for (index, group) in best.groups.iter_mut().enumerate().filter(has_shards) {
             for (device, cost) in (0u32..).map(DeviceId).zip(&mut group.costs) {
                 let rate = |whole: Cost| request.instance.shards.rate(index, device, whole);
                 *cost = cost.map(|whole| Cost { time: Micros(whole.time.0.min(1.0 / rate(whole))), ..whole });

@@ -88,7 +88,7 @@ impl Search<'_, '_> {
             let options = self.request.instance.split_options.group(group);
             let fits = |number: &usize| {
                 let option = &options[*number];
-                option.layout == *layout && option.has_shards(like.devices.len())
+                option.layout == *layout && option.can_have_shards(like.devices.len())
             };
             if *at == group && fits(&like.option) {
                 continue;
@@ -156,7 +156,7 @@ impl Search<'_, '_> {
                     let fits = |choice: &Choice| {
                         let option = self.request.instance.split_option(*group, choice.option);
                         let is_cut = |option: &SplitOption| option.layout != ResultLayout::Replicated;
-                        option.is_some_and(|option| is_cut(option) && option.has_shards(choice.devices.len()))
+                        option.is_some_and(|option| is_cut(option) && option.can_have_shards(choice.devices.len()))
                     };
                     if let Some(divided) = in_pieces(choice, pieces).filter(fits) {
                         *choice = divided;

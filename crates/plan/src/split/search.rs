@@ -250,7 +250,7 @@ impl Search<'_, '_> {
             if able.len() < 2 {
                 continue;
             }
-            let fits = |option: &&SplitOption| option.has_shards(able.len());
+            let fits = |option: &&SplitOption| option.can_have_shards(able.len());
             let options = instance.split_options.group(group);
             let priced =
                 options.iter().enumerate().filter(|(_, option)| fits(option)).map(|(number, option)| {

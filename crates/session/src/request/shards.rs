@@ -212,6 +212,10 @@ impl<'a> Shards<'a> {
                 continue;
             }
             let graph = alone(&expanded.graph, &group.operators);
+            // Engines skip what nothing reads.
+            if graph.outputs.is_empty() {
+                continue;
+            }
             let operators: Vec<OperatorId> = graph.operators().map(|(id, _)| id).collect();
             let part = Item::new(&graph, operators);
             let known = store.shards().iter().find(|row| row.signature == part.signature);

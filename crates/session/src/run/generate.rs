@@ -64,8 +64,7 @@ pub struct Generation {
     pub exchanged_bytes: u64,
     /// Whether the tokens are those of one device, near ties included; `None` if they were not compared.
     pub is_equal: Option<bool>,
-    /// Tokens in the place of which one device, after the same tokens before, prefers another one by less than rounding or
-    /// quantisation makes of logits.
+    /// Tokens that differ from those of one device after the same tokens, but whose logits there are within tolerance of its choice.
     pub near_ties: usize,
 }
 
@@ -194,17 +193,23 @@ impl Site {
                 return Ok(generation);
             }
         };
+        // What interrupts the comparison does not decide it.
+        let uncancelled = |error: Error| match error {
+            Error::Cancelled if !events.is_unwanted() => Ok(()),
+            error => Err(error),
+        };
         let tolerance = Tolerance::of(&model.import.graph);
         let mut check = TokenCheck::new(&generation.tokens, tolerance, options.top_k, options.seed);
-        run(&mut steps, &interfaces, options, events, &mut |logits| check.next(logits))?;
-        let TokenCheck { right, near_ties, wanted, .. } = check;
-        if let (Some(found), Some(wanted)) = (generation.tokens.get(right), wanted) {
-            events.notice(format_args!("token {right} of the plan is {found}, but {wanted} on one device"));
+        run(&mut steps, &interfaces, options, events, &mut |logits| check.accept(logits))
+            .map(drop)
+            .or_else(uncancelled)?;
+        let TokenCheck { accepted, near_ties, wanted, .. } = check;
+        if let (Some(found), Some(wanted)) = (generation.tokens.get(accepted), wanted) {
+            events.notice(format_args!("token {accepted} of the plan is {found}, but {wanted} on one device"));
         }
-        // What interrupts the comparison does not decide it.
         let is_equal = match wanted {
             Some(_) => Some(false),
-            None => (right == generation.tokens.len()).then_some(true),
+            None => (accepted == generation.tokens.len()).then_some(true),
         };
         Ok(Generation { is_equal, near_ties, ..generation })
     }

@@ -10,12 +10,7 @@ pub(super) fn sample(logits: &[f64], count: usize, random: &mut fastrand::Rng) -
     if logits.is_empty() || logits.iter().any(|logit| logit.is_nan()) {
         return Err(Error::Failed("the logits are not numbers".into()));
     }
-    let descending = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    let count = count.min(order.len());
-    order.select_nth_unstable_by(count - 1, descending);
-    order.truncate(count);
-    order.sort_unstable_by(descending);
+    let order = candidates(logits, count);
     let weights: Vec<f64> = order.iter().map(|at| (logits[*at] - logits[order[0]]).exp()).collect();
     let mut left = random.f64() * weights.iter().sum::<f64>();
     let drawn = weights.iter().position(|weight| {
@@ -25,11 +20,17 @@ pub(super) fn sample(logits: &[f64], count: usize, random: &mut fastrand::Rng) -
     Ok(order[drawn.unwrap_or(0)] as u64)
 }
 
-/// The least of the `count` largest logits.
-pub(super) fn least_candidate(logits: &[f64], count: usize) -> f64 {
-    let mut sorted = logits.to_vec();
-    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-    sorted.get(count.clamp(1, logits.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+/// The `count` tokens with the largest logits, the largest first; of equal logits the first is larger.
+pub(super) fn candidates(logits: &[f64], count: usize) -> Vec<usize> {
+    let descending = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let count = count.min(order.len());
+    if count > 0 {
+        order.select_nth_unstable_by(count - 1, descending);
+        order.truncate(count);
+        order.sort_unstable_by(descending);
+    }
+    order
 }
 
 #[cfg(test)]

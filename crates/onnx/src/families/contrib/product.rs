@@ -60,14 +60,14 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
     call.transpose(x, &axes)
 }
 
-/// The `accuracy_level` from which on ONNX Runtime's kernels quantise the data to 8 bits.
+/// The `accuracy_level` at which ONNX Runtime's kernels quantise the data to 8 bits.
 const LEVEL_OF_8_BITS: i64 = 4;
 
 /// A block of zeros is divided by this, of which 127 times the reciprocal is finite.
 const LEAST_DIVISOR: f64 = 1e-36;
 
-/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. From an accuracy level on, the data are
-/// rounded to 8 bits in the same blocks.
+/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. At an accuracy level the data are
+/// rounded to 8 bits in the same blocks, where ONNX Runtime has kernels for that (MLAS, `qnbitgemm`).
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
         return Err("prepacked weights and group indices are not supported".to_string());
@@ -84,9 +84,10 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         return Err(expected());
     }
     let zero = call.optional(3)?;
-    let has_kernel =
-        zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && (bits != 2 || (32..=128).contains(&block));
-    let is_quantised = has_kernel && call.int("accuracy_level", 0) >= LEVEL_OF_8_BITS;
+    let blocks_of_kernels = if bits == 2 { 32..=128 } else { 16..=256 };
+    let has_kernel = zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && blocks_of_kernels.contains(&block);
+    let is_known = call.ty(a).shape.fixed().is_some();
+    let is_quantised = has_kernel && is_known && call.int("accuracy_level", 0) == LEVEL_OF_8_BITS;
     // The kernels for 8 bits convert half-precision data and scales.
     let dtype = if is_quantised { DType::F32 } else { stored };
     let scales = call.cast(scales, dtype)?;
