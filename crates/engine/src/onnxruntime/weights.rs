@@ -20,7 +20,7 @@ const MIN_BYTES: u64 = 1 << 20;
 const ALIGNMENT: u64 = 64;
 
 /// Kinds whose constant matrices and kernels ONNX Runtime packs.
-const PACKING: [&str; 3] = ["Conv", "Gemm", "MatMul"];
+const PACKING: [&str; 4] = ["Conv", "Gemm", "MatMul", "MatMulNBits"];
 
 /// The weights of a session.
 pub(super) struct Weights {

@@ -130,6 +130,9 @@ pub fn generate(
     run(&mut steps, &interfaces, generate, events, &mut sampled(generate))
 }
 
+/// Makes a token of logits, or none to end.
+type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + 'a;
+
 /// Selects tokens as `options` say.
 fn sampled(options: &GenerateOptions) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> {
     let (top_k, mut random) = (options.top_k, fastrand::Rng::with_seed(options.seed));
@@ -253,7 +256,7 @@ fn run(
     interfaces: &Interfaces,
     options: &GenerateOptions,
     events: &Events,
-    select: &mut dyn FnMut(&[f64]) -> Result<Option<u64>, Error>,
+    select: &mut Select<'_>,
 ) -> Result<Generation, Error> {
     interfaces.check(options)?;
     let decode = &interfaces.decode;
