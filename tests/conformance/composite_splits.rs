@@ -61,6 +61,7 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_matmul_of_4_bits_with_zero_points", &[0, 1]),
     ("ms_matmul_of_8_bits", &[0, 1]),
     ("ms_matmul_of_blocks_at_level_4", &[1]),
+    ("ms_matmul_of_large_blocks_at_level_4", &[0, 1]),
     ("ms_matmul_of_one_block_at_level_4", &[0, 1, 2]),
     ("ms_max_pool_nhwc", &[0, 1, 2, 3]),
     ("ms_multi_head_attention", &[0, 1]),

@@ -231,6 +231,8 @@ ms("matmul_of_4_bits_at_level_4", "MatMulNBits", [rounded, "w", "s", "z", None, 
    constants={"w": packed, "s": block_scales, "z": u8(1, 2, 0x53, 0x98, 0xff, 0x70).reshape(6, 1), "b": image(6)})
 ms("matmul_of_blocks_at_level_4", "MatMulNBits", [image(1, 64), "w", "s"], {**at_4, "K": 64, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
 ms("matmul_of_one_block_at_level_4", "MatMulNBits", [image(2, 3, 32), "w", "s"], {**at_4, "K": 32, "bits": 8, "block_size": 32}, constants={"w": packed.reshape(6, 1, 32), "s": block_scales[:, :1]})
+ms("matmul_of_large_blocks_at_level_4", "MatMulNBits", [image(2, 700), "w", "s"], {**at_4, "K": 700, "bits": 8, "block_size": 512},
+   constants={"w": (np.arange(6 * 2 * 512) * 37 % 256).astype(np.uint8).reshape(6, 2, 512), "s": block_scales})
 for block in (16, 32):
     ms(f"matmul_of_2_bits_and_blocks_of_{block}_at_level_4", "MatMulNBits", [image(3, 128), "w", "s"], {**at_4, "K": 128, "bits": 2, "block_size": block},
        constants={"w": packed.reshape(6, 128 // block, block // 4), "s": np.linspace(0.01, 0.1, 6 * 128 // block, dtype=np.float32).reshape(6, -1)})

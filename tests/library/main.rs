@@ -10,6 +10,7 @@ mod memory_fit;
 mod memory_model;
 mod memory_reports;
 mod operators_by_hand;
+mod partial_sums;
 mod placement;
 mod plan;
 mod recurrent;

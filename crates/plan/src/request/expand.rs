@@ -8,7 +8,7 @@ use super::{
     costs::Shard,
     goal::Goal,
     instance::Instance,
-    options::ResultLayout,
+    options::SplitOption,
     pieces::borders_first,
     ratios::{Ratios, speeds},
 };
@@ -217,9 +217,7 @@ impl Instance<'_> {
             let is_split = |reader: &OperatorId| {
                 options.group_of(*reader).is_some_and(|other| other != *group && kept.contains_key(&other))
             };
-            let is_replicated = self
-                .split_option(*group, choice.option)
-                .is_some_and(|option| option.layout == ResultLayout::Replicated);
+            let is_replicated = self.split_option(*group, choice.option).is_some_and(SplitOption::is_replicated);
             if !is_replicated || readers.any(is_split) {
                 kept.insert(*group, choice.clone());
             }

@@ -67,6 +67,11 @@ impl ResultLayout {
 }
 
 impl SplitOption {
+    /// Whether each shard is a replica of the group.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.layout == ResultLayout::Replicated
+    }
+
     /// Whether there can be `count` shards.
     pub(crate) fn can_have_shards(&self, count: usize) -> bool {
         self.size / self.grain >= count as u64
@@ -170,7 +175,7 @@ impl<'a> SplitOptions<'a> {
         let read = states.iter().flat_map(|state| self.consumers(state.input)).copied();
         let groups: BTreeSet<usize> = computed.chain(read).filter_map(|operator| self.group_of(operator)).collect();
         for (_, options) in self.options.iter_mut().enumerate().filter(|(group, _)| groups.contains(group)) {
-            options.retain(|option| option.layout != ResultLayout::Replicated);
+            options.retain(|option| !option.is_replicated());
         }
         self
     }
@@ -242,7 +247,7 @@ impl<'a> SplitOptions<'a> {
 
     /// Whether the work of group number `group` can be divided among devices.
     pub fn is_divisible(&self, group: usize) -> bool {
-        self.group(group).iter().any(|option| option.layout != ResultLayout::Replicated)
+        self.group(group).iter().any(|option| !option.is_replicated())
     }
 
     /// The options of `group`. `packed_axes` are those that later groups read.
@@ -330,7 +335,7 @@ impl<'a> SplitOptions<'a> {
         fractions: &[f64],
     ) -> Option<BTreeMap<OperatorId, Sharding>> {
         let axis = self.axes.get(group.last()?)?.get(option.axis)?;
-        if option.layout == ResultLayout::Replicated {
+        if option.is_replicated() {
             let division = Sharding::replicated(option.axis, fractions.len() as u64);
             return division.fits(axis).then(|| self.propagated(group, division)).flatten();
         }

@@ -9,7 +9,7 @@ use crate::{
     problem::DeviceId,
     request::{
         choice::{Choice, Choices, Halo},
-        options::{ResultLayout, SplitOption},
+        options::ResultLayout,
         pieces::{PIECES, in_pieces},
     },
 };
@@ -155,8 +155,9 @@ impl Search<'_, '_> {
                 for (group, choice) in next.range_mut(segment.clone()) {
                     let fits = |choice: &Choice| {
                         let option = self.request.instance.split_option(*group, choice.option);
-                        let is_cut = |option: &SplitOption| option.layout != ResultLayout::Replicated;
-                        option.is_some_and(|option| is_cut(option) && option.can_have_shards(choice.devices.len()))
+                        option.is_some_and(|option| {
+                            !option.is_replicated() && option.can_have_shards(choice.devices.len())
+                        })
                     };
                     if let Some(divided) = in_pieces(choice, pieces).filter(fits) {
                         *choice = divided;

@@ -63,11 +63,14 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
 /// The `accuracy_level` at which ONNX Runtime's kernels quantise the data to 8 bits.
 const LEVEL_OF_8_BITS: i64 = 4;
 
+/// The largest block of data with one scale. Larger blocks of weights are divided into blocks of this size.
+const LARGEST_BLOCK: u64 = 256;
+
 /// A block of zeros is divided by this, of which 127 times the reciprocal is finite.
 const LEAST_DIVISOR: f64 = 1e-36;
 
-/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. At an accuracy level the data are
-/// rounded to 8 bits in the same blocks, where ONNX Runtime has kernels for that (MLAS, `qnbitgemm`).
+/// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. At one accuracy level the data are
+/// rounded to 8 bits in blocks, where ONNX Runtime has kernels for that (MLAS, `qnbitgemm`).
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     if call.int("weight_prepacked", 0) != 0 || call.optional(4)?.is_some() {
         return Err("prepacked weights and group indices are not supported".to_string());
@@ -84,15 +87,15 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         return Err(expected());
     }
     let zero = call.optional(3)?;
-    let blocks_of_kernels = if bits == 2 { 32..=128 } else { 16..=256 };
-    let has_kernel = zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && blocks_of_kernels.contains(&block);
-    let is_known = call.ty(a).shape.fixed().is_some();
+    let has_kernel =
+        zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && (bits != 2 || (32..=128).contains(&block));
+    let is_known = call.ty(a).shape.fixed().is_some() && call.dtype_of(a) == stored;
     let is_quantised = has_kernel && is_known && call.int("accuracy_level", 0) == LEVEL_OF_8_BITS;
     // The kernels for 8 bits convert half-precision data and scales.
     let dtype = if is_quantised { DType::F32 } else { stored };
     let scales = call.cast(scales, dtype)?;
     let a = call.cast(a, dtype)?;
-    let a = if is_quantised { rounded_to_8_bits(call, a, [inner, blocks, block])? } else { a };
+    let a = if is_quantised { rounded_to_8_bits(call, a, block.min(LARGEST_BLOCK))? } else { a };
     let zero = match zero {
         Some(zero) if call.dtype_of(zero) == DType::U8 => {
             let width = (blocks * bits.unsigned_abs()).div_ceil(8);
@@ -118,15 +121,14 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
     one(call.cast(made, stored)?)
 }
 
-/// `x` with each block of its rows, of `inner` numbers, in 8 bits with one scale: `QuantizeARow_CompInt8` of ONNX Runtime's MLAS
-/// (`sqnbitgemm`). The last block may have fewer numbers.
-fn rounded_to_8_bits(call: &mut Call<'_, '_>, x: TensorId, [inner, blocks, block]: [u64; 3]) -> Result<TensorId> {
+/// `x` with each `block` numbers of its rows in 8 bits with one scale: `QuantizeARow_CompInt8` of ONNX Runtime's MLAS
+/// (`qnbitgemm`). The last block of a row may have fewer.
+fn rounded_to_8_bits(call: &mut Call<'_, '_>, x: TensorId, block: u64) -> Result<TensorId> {
     let rank = call.rank(x);
     let mut shape = call.dims(x)?;
-    let Some(last) = shape.pop().filter(|last| *last == inner) else {
-        return Err(format!("expected data in rows of {inner} numbers"));
-    };
-    let missing = blocks * block - last;
+    let Some(inner) = shape.pop() else { return Ok(x) };
+    let blocks = inner.div_ceil(block);
+    let missing = blocks * block - inner;
     let padded = if missing == 0 {
         x
     } else {
