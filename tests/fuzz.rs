@@ -19,6 +19,7 @@ use arbtest::{
 use edgecut::{
     agent::protocol::{
         named_tensors::StreamedTensor,
+        phase::Phase,
         profile::ProfileTask,
         recorded,
         run::{RunCommand, Start},
@@ -199,7 +200,7 @@ fn made(body: &str) -> Vec<Vec<u8>> {
                 RunCommand::Parameter { index: 0, data: content() },
                 RunCommand::Input { index: 0, data: content() },
                 RunCommand::Connect,
-                RunCommand::Start(Start { inference: 0, continues: true }),
+                RunCommand::Start(Start { inference: 0, phase: Phase::Prefill, continues: true }),
             ];
             vec![recorded::commands(all).unwrap()]
         }

@@ -33,7 +33,7 @@ async fn run(agents: &Agents, graph: &Graph, plan: &Plan, in_flight: u32) -> (De
     let fleet = Fleet::connect(&agents.cluster).await.unwrap();
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
-    let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+    let inputs: Vec<TensorData> = deployment.terminals.inputs.iter().map(|id| all[id].clone()).collect();
     let how = ExecuteOptions { repeat: 4, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await;
     (deployment, record)
@@ -45,7 +45,7 @@ fn outputs(graph: &Graph, deployment: &Deployment, record: &Record) -> Vec<Tenso
         Output::Sink(index) => record.sink_values[*index as usize].clone(),
         Output::Parameter(id) => seeded(&graph.tensor(*id).name, &graph.tensor(*id).ty).unwrap(),
     };
-    deployment.outputs.iter().map(of).collect()
+    deployment.terminals.outputs.iter().map(of).collect()
 }
 
 /// A graph of additions, products and others over random earlier tensors, and a random placement of it.

@@ -130,7 +130,7 @@ async fn split_plans_give_the_outputs_of_one_device() {
             let players: Vec<_> =
                 deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
             let all = inputs(&split);
-            let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+            let inputs: Vec<TensorData> = deployment.terminals.inputs.iter().map(|id| all[id].clone()).collect();
             let how = ExecuteOptions {
                 repeat: 3,
                 in_flight,
@@ -139,7 +139,7 @@ async fn split_plans_give_the_outputs_of_one_device() {
                 stop: Stop::never(),
             };
             let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await.unwrap();
-            let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
+            let [Output::Sink(index)] = deployment.terminals.outputs[..] else { panic!("one output at the sink") };
             let found = record.sink_values[index as usize].to_f64s().unwrap();
             let scale = want[0].to_f64s().unwrap();
             assert!(found.iter().zip(&scale).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())));
@@ -166,7 +166,7 @@ async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_ar
         let players: Vec<_> =
             deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
         let all = inputs(&split);
-        let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+        let inputs: Vec<TensorData> = deployment.terminals.inputs.iter().map(|id| all[id].clone()).collect();
         let how = ExecuteOptions {
             repeat: 2,
             in_flight: 1,
@@ -186,7 +186,7 @@ async fn activations_cross_links_in_fewer_bits_and_inputs_and_outputs_as_they_ar
         let total: Bytes = outcome.transfers.iter().map(|t| t.sent_bytes).sum();
         assert_eq!(Some(total), plan.predicted.sent_bytes);
 
-        let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
+        let [Output::Sink(index)] = deployment.terminals.outputs[..] else { panic!("one output at the sink") };
         let difference =
             Difference::between(&record.sink_values[index as usize..=index as usize], &want, Tolerance::Rounding);
         assert!(difference.is_finite() && difference.largest_relative < tolerance, "{}", difference.errors());
@@ -256,11 +256,11 @@ async fn try_run(
     let fleet = Fleet::connect(&agents.cluster).await.unwrap();
     let players: Vec<_> = deployment.setups.iter().map(|s| fleet.agent(&s.server).unwrap().unwrap().clone()).collect();
     let all = inputs(graph);
-    let inputs: Vec<TensorData> = deployment.inputs.iter().map(|id| all[id].clone()).collect();
+    let inputs: Vec<TensorData> = deployment.terminals.inputs.iter().map(|id| all[id].clone()).collect();
     let how =
         ExecuteOptions { repeat: 12, in_flight, expected: Micros(1000.0), progress: &|_| {}, stop: Stop::never() };
     let record = execute(&deployment, &players, &inputs, &BTreeMap::new(), &how).await?;
-    let [Output::Sink(index)] = deployment.outputs[..] else { panic!("one output at the sink") };
+    let [Output::Sink(index)] = deployment.terminals.outputs[..] else { panic!("one output at the sink") };
     let found = record.sink_values[index as usize].to_f64s().unwrap();
     Ok((record, found))
 }

@@ -71,6 +71,13 @@ fn states_stay_on_the_agents_of_a_plan() {
     let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
     assert_eq!(tokens(&generated), EXPECTED);
     assert_eq!(generated["is_equal"], true);
+    // The prompt in one step, and in others.
+    for more in ["--prompt 2", "--prompt 4", "--prompt 1", "--prompt 6"] {
+        let generated = json(folder.path(), &format!("run plan.json --generate 16 --prompt-ids 3,5,7,9,11 {more}"));
+        assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()), "{more}");
+    }
+    let (code, _, err) = run(folder.path(), "run plan.json --prompt 2");
+    assert_eq!(code, Some(2), "{err}");
     // A cache of 32 tokens has 2 heads of 16 numbers: 4096 bytes, and there are four.
     let bytes = generated["exchanged_bytes"].as_u64().unwrap();
     assert!(generated["exchanges"].as_u64().unwrap() > 0 && bytes < 4096, "{bytes} bytes");
@@ -110,8 +117,10 @@ fn attention_is_split_over_agents_with_its_caches() {
     }
     let sent: Vec<&str> = plan["transfers"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
     assert!(!sent.iter().any(|name| name.contains("past") || name.contains("present")), "{sent:?}");
-    let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
-    assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()));
+    for more in ["", " --prompt 2", " --prompt 1"] {
+        let generated = json(folder.path(), &format!("run plan.json --generate 16 --prompt-ids 3,5,7,9,11{more}"));
+        assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()), "{more}");
+    }
     let compared = &json(folder.path(), "run plan.json --repeat 2")["outputs"];
     assert_eq!((&compared["elements"], &compared["elements_beyond_tolerance"]), (&128.into(), &0.into()));
     // States that do not match the splits.

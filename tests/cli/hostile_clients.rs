@@ -290,7 +290,7 @@ async fn lists_of_peers_are_bounded_in_number_and_in_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_in_setups_are_bounded_by_name() {
     let lab = Lab::plain(&["--limit", "values=3", "--limit", "stages=2"]);
-    let value = Value { name: "v".into(), ty: TensorType::of(DType::F32, &[1]) };
+    let value = Value { name: "v".into(), ty: TensorType::of(DType::F32, &[1]), phase: Default::default() };
     let send = Outgoing { value: ValueId(0), peer: 0, format: TransferFormat::Exact };
     let stage = Stage { name: "s".to_string(), graph: Graph::new(), steps: vec![], operands: vec![], results: vec![] };
     let peers = vec![Peer { server: "p".into(), address: "p:1".to_string(), tls_name: None }];

@@ -9,12 +9,20 @@ use crate::protocol::setup::Setup;
 pub struct Deployment {
     /// In the order of the cluster.
     pub setups: Vec<Setup>,
-    /// The model's inputs that anything needs, in the order of the source's values.
-    pub inputs: Vec<TensorId>,
-    /// Where each of the model's outputs that is not a state comes from.
-    pub outputs: Vec<Output>,
-    /// The tensor of the model that each value is.
+    pub terminals: Terminals,
+    /// Those of a decoder's steps of several tokens, if it has any.
+    pub prefill: Option<Terminals>,
+    /// The tensor that each value is, in the graph of its phase.
     pub tensors: Vec<TensorId>,
+}
+
+/// The inputs and outputs of the model in a phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terminals {
+    /// Those that anything needs, in the order of the source's values.
+    pub inputs: Vec<TensorId>,
+    /// Where each that is not a state comes from.
+    pub outputs: Vec<Output>,
 }
 
 /// Where one output of the model comes from.

@@ -86,6 +86,10 @@ impl DilatedEngine {
 }
 
 impl Engine for DilatedEngine {
+    fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
+        Some(Arc::new(DilatedEngine::new(self.inner.sharing_weights()?, self.dilation)))
+    }
+
     fn id(&self) -> EngineId {
         self.inner.id()
     }

@@ -1,5 +1,7 @@
 //! The interface of all engines: [`Engine`] loads graphs, [`Executable`] runs them.
 
+use std::sync::Arc;
+
 use crate::{EngineError, Sample};
 use edgecut_graph::{EngineId, Graph, OperatorId, TensorData, TensorId, units::Bytes};
 use edgecut_ops::Unsupported;
@@ -42,6 +44,12 @@ pub trait Engine: Send + Sync {
         steps: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError>;
+
+    /// This engine for graphs that are loaded one after the other and share weights: each weight is held once as long as it is the
+    /// same. `None` if every graph holds its own.
+    fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
+        None
+    }
 
     /// Loads `graph` and runs it once, with the inputs and parameters that `content` gives.
     ///

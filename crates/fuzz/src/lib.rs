@@ -218,7 +218,7 @@ pub fn receiver() -> Setup {
         server: "a".into(),
         peers: vec![],
         senders: vec![],
-        values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
+        values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone(), phase: Default::default() }).to_vec(),
         partitions: vec![partition],
         sends: vec![],
         source: None,

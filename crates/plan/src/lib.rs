@@ -48,6 +48,7 @@ pub use plan_file::{
     file::{self, Plan},
     plan_set::PlanSet,
     planned_graph::{self, divided, planned_graph},
+    resized::{self, resized},
     schedule, stages, table,
 };
 pub use problem::{

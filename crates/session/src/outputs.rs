@@ -22,7 +22,7 @@ pub fn only(cluster: &Cluster, deployment: &Deployment) -> Cluster {
 
 /// The model's outputs, from the values at the sink.
 pub fn outputs(deployment: &Deployment, record: &Record, contents: &Contents<'_>) -> Result<Vec<TensorData>, Error> {
-    outputs::outputs(deployment, &record.sink_values, &|id| contents.of(id)).map_err(|error| match error {
+    outputs::outputs(&deployment.terminals, &record.sink_values, &|id| contents.of(id)).map_err(|error| match error {
         OutputError::Content(error) => engine_error(error),
         OutputError::Missing => Error::failed(error),
     })

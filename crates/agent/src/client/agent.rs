@@ -77,6 +77,14 @@ impl Agent {
         }
     }
 
+    /// Whether it knows the phases of a decoder: else its step of several tokens would wait for ever.
+    pub fn knows_phases(&self) -> bool {
+        match self {
+            Agent::Embedded(_) => true,
+            Agent::Remote(agent) => agent.knows_phases(),
+        }
+    }
+
     /// What the server reports of itself.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ use crate::{
         run::{EventReader, RunCommand},
         setup::Setup,
         wire::{
-            self, ClockRequest, DescribeRequest, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
+            self, ClockRequest, DescribeRequest, PHASES, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
             is_compatible, profile_event, run_event, run_request,
         },
     },
@@ -157,6 +157,10 @@ impl RemoteAgent {
 
     pub(super) fn wait(&self) -> Option<Micros> {
         self.wait
+    }
+
+    pub(super) fn knows_phases(&self) -> bool {
+        self.protocol.get().is_some_and(|protocol| *protocol >= PHASES)
     }
 
     fn constant_transport(&self) -> ConstantTransport {

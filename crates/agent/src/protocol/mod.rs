@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`wire`] | generated from `proto/edgecut.proto`, and conversions to this crate's types |
 //! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
+//! | [`phase`] | which step of a decoder an inference computes |
 //! | `partition_size` | what a partition of a setup takes at least |
 //! | [`inference_trace`] | what a server measures during an inference |
 //! | [`profile`], [`probe`] | measurements of operators and of links |
@@ -25,6 +26,7 @@ pub mod inference_trace;
 pub mod named_tensors;
 mod partition_size;
 pub mod peer;
+pub mod phase;
 pub(crate) mod probe;
 pub mod profile;
 pub(crate) mod received_trace;

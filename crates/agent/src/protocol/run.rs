@@ -11,6 +11,7 @@ use super::{
     constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
     error::MessageError,
     inference_trace::{DeviceMemory, InferenceTrace},
+    phase::Phase,
     received_trace::{received_time, received_trace},
     setup::{Setup, ValueId},
     wire::{self, run_event, run_request},
@@ -44,6 +45,7 @@ pub enum RunCommand {
 pub struct Start {
     /// Its number, from 0.
     pub inference: u64,
+    pub phase: Phase,
     /// Whether it reads the states that the inference before left; otherwise it begins a sequence.
     pub continues: bool,
 }
@@ -133,8 +135,9 @@ impl RunCommand {
                 Messages::of(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))), constant)
             }
             RunCommand::Connect => Messages::of(std::iter::once(one(Request::Connect(wire::Connect {}))), constant),
-            RunCommand::Start(Start { inference, continues }) => {
-                Messages::of(std::iter::once(one(Request::Start(wire::Start { inference, continues }))), constant)
+            RunCommand::Start(Start { inference, phase, continues }) => {
+                let start = wire::Start { inference, continues, prefill: phase == Phase::Prefill };
+                Messages::of(std::iter::once(one(Request::Start(start))), constant)
             }
         })
     }
@@ -222,8 +225,9 @@ impl CommandReader {
             }
             Request::Connect(_) => Some(RunCommand::Connect),
             Request::KeepAlive(_) => None,
-            Request::Start(wire::Start { inference, continues }) => {
-                Some(RunCommand::Start(Start { inference, continues }))
+            Request::Start(wire::Start { inference, continues, prefill }) => {
+                let phase = if prefill { Phase::Prefill } else { Phase::Decode };
+                Some(RunCommand::Start(Start { inference, phase, continues }))
             }
         })
     }
@@ -346,7 +350,7 @@ mod tests {
             server: "server".into(),
             peers: vec![],
             senders: vec![],
-            values: vec![Value { name: "x".into(), ty: ty.clone() }],
+            values: vec![Value { name: "x".into(), ty: ty.clone(), phase: Phase::default() }],
             partitions: vec![],
             sends: vec![],
             source: terminal.clone(),
@@ -367,7 +371,7 @@ mod tests {
             RunCommand::Parameter { index: 0, data: tensor() },
             RunCommand::Input { index: 0, data: tensor() },
             RunCommand::Connect,
-            RunCommand::Start(Start { inference: 7, continues: true }),
+            RunCommand::Start(Start { inference: 7, phase: Phase::Prefill, continues: true }),
         ] {
             let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().all().collect();
             let (last, before) = messages.split_last().unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{named_tensors::StreamedTensor, peer::Peer};
+use super::{named_tensors::StreamedTensor, peer::Peer, phase::Phase};
 use edgecut_engine::EngineChoice;
 use edgecut_graph::{
     Graph, OperatorId, TensorType,
@@ -32,7 +32,7 @@ pub struct Setup {
     pub values: Vec<Value>,
     pub partitions: Vec<Partition>,
     pub sends: Vec<Outgoing>,
-    /// At the source: the values that an inference starts with.
+    /// At the source: the values that inferences start with.
     pub source: Option<Terminal>,
     /// At the sink: the values that must arrive, in the order of the model's outputs.
     pub sink: Option<Terminal>,
@@ -68,9 +68,12 @@ pub struct ValueId(pub u32);
 /// A tensor that a stage produces, or the source provides, and others use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// For messages.
+    /// For messages, and to tell states: those of both phases have the same names.
     pub name: SmolStr,
     pub ty: TensorType,
+    /// In which inferences it exists.
+    #[serde(default, skip_serializing_if = "Phase::is_decode")]
+    pub phase: Phase,
 }
 
 /// What one device does for every inference, in order.
@@ -141,13 +144,14 @@ pub struct Outgoing {
 /// The source or the sink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terminal {
+    /// Of all phases.
     pub values: Vec<ValueId>,
     /// The partition whose memory holds them; `None` if the server has no partition.
     pub partition: Option<u32>,
 }
 
 /// A result of an inference that the next one of its sequence reads, such as a key-value cache. The first inference of a
-/// sequence reads zeros.
+/// sequence reads zeros. With two phases, each has the state, with values of its own: the operands have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub operand: ValueId,
@@ -196,6 +200,33 @@ impl Setup {
 
     pub fn value(&self, id: ValueId) -> Option<&Value> {
         self.values.get(id.0 as usize)
+    }
+
+    /// The phase of a stage's values; none if it has no values.
+    fn phase_of(&self, stage: &Stage) -> Option<Phase> {
+        let mut values = stage.results.iter().chain(&stage.operands);
+        Some(self.value(*values.next()?)?.phase)
+    }
+
+    /// Whether it has steps of several tokens.
+    pub(crate) fn has_prefill(&self) -> bool {
+        self.values.iter().any(|value| value.phase == Phase::Prefill)
+    }
+
+    /// The phases of a partition's stages, in order.
+    pub(crate) fn phases_of(&self, partition: &Partition) -> Vec<Phase> {
+        partition.stages.iter().map(|stage| self.phase_of(stage).unwrap_or_default()).collect()
+    }
+
+    /// The values of `terminal` in `phase`, with their indices among all of its values.
+    pub fn values_in(&self, terminal: &Terminal, phase: Phase) -> Vec<(u32, ValueId)> {
+        let is_in = |(_, value): &(u32, ValueId)| self.value(*value).is_some_and(|value| value.phase == phase);
+        (0u32..).zip(terminal.values.iter().copied()).filter(is_in).collect()
+    }
+
+    /// The states in `phase`.
+    pub(crate) fn states_in(&self, phase: Phase) -> impl Iterator<Item = &State> {
+        self.states.iter().filter(move |state| self.value(state.operand).is_some_and(|value| value.phase == phase))
     }
 
     /// The type of the source's value `index`.
@@ -257,6 +288,11 @@ impl Setup {
                         }
                     }
                 }
+                let phase = self.phase_of(stage);
+                let mut values = stage.operands.iter().chain(&stage.results);
+                if !values.all(|id| self.value(*id).map(|value| value.phase) == phase) {
+                    return fail(format!("stage {}: its values are of different phases", stage.name));
+                }
                 if let Some(twice) = stage.results.iter().find(|value| !produced.insert(**value)) {
                     return fail(format!("value {} is produced twice", twice.0));
                 }
@@ -289,7 +325,7 @@ impl Setup {
 
     /// Checks that states are values of one type, and that nothing else provides what they do; `produced` are results of
     /// stages here.
-    fn check_states(&self, produced: &BTreeSet<ValueId>) -> Result<(), SetupError> {
+    pub(crate) fn check_states(&self, produced: &BTreeSet<ValueId>) -> Result<(), SetupError> {
         let fail = |what: String| Err(SetupError { server: self.server.clone(), what });
         let mut provided: BTreeSet<ValueId> = produced.clone();
         provided.extend(self.source.iter().flat_map(|source| &source.values));
@@ -299,8 +335,13 @@ impl Setup {
                 return fail(format!("value {} becomes two states", result.0));
             }
             match (self.value(*operand), self.value(*result)) {
-                (Some(from), Some(to)) if from.ty == to.ty => {}
-                _ => return fail(format!("state {}: its result is not a value of the same type", operand.0)),
+                (Some(from), Some(to)) if from.ty == to.ty && from.phase == to.phase => {
+                    let others = self.states.iter().filter_map(|state| self.value(state.operand));
+                    if others.filter(|other| other.name == from.name).any(|other| other.ty != from.ty) {
+                        return fail(format!("state {}: it has another type in another phase", operand.0));
+                    }
+                }
+                _ => return fail(format!("state {}: its result is not a value of the same type and phase", operand.0)),
             }
             if !provided.insert(*operand) {
                 return fail(format!("state {} is provided twice", operand.0));
@@ -349,7 +390,9 @@ pub(super) mod tests {
             server: "server".into(),
             senders: Vec::new(),
             peers: vec![Peer { server: "peer".into(), address: "peer:1".to_string(), tls_name: None }],
-            values: ["x", "y"].map(|name| Value { name: name.into(), ty: ty.clone() }).to_vec(),
+            values: ["x", "y"]
+                .map(|name| Value { name: name.into(), ty: ty.clone(), phase: Phase::default() })
+                .to_vec(),
             partitions: vec![partition],
             sends: vec![Outgoing { value: ValueId(1), peer: 0, format: TransferFormat::F16 }],
             source: None,
@@ -389,7 +432,11 @@ pub(super) mod tests {
             ("received and sent on", |s| s.sends[0].value = ValueId(0)),
             ("not a value of the same type", |s| s.states = vec![State { result: ValueId(2), ..X }]),
             ("not a value of the same type", |s| {
-                s.values.push(Value { name: "z".into(), ty: TensorType::of(DType::F32, &[9]) });
+                s.values.push(Value {
+                    name: "z".into(),
+                    ty: TensorType::of(DType::F32, &[9]),
+                    phase: Phase::default(),
+                });
                 s.states = vec![State { operand: ValueId(2), ..X }];
             }),
             ("provided twice", |s| s.states = vec![State { operand: ValueId(1), ..X }]),

@@ -15,7 +15,10 @@ tonic::include_proto!("edgecut.v1");
 
 /// The protocol version. Incremented with every change of a message or of a document in it, which those of one version before
 /// must still understand: so agents are upgraded one after the other.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
+
+/// The first version with the phases of a decoder.
+pub const PHASES: u32 = 11;
 
 /// Whether a client of this version and an agent of version `found` understand each other: at most one step apart.
 pub fn is_compatible(found: u32) -> bool {

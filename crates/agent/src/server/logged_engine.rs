@@ -70,6 +70,10 @@ impl Engine for LoggedEngine {
     ) -> Result<Box<dyn Executable>, EngineError> {
         self.loaded(graph, steps, || self.inner.load_steps(graph, steps, parameter))
     }
+
+    fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
+        Some(LoggedEngine::of(self.inner.sharing_weights()?, &self.log))
+    }
 }
 
 /// A graph that another engine has loaded.

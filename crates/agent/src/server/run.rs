@@ -203,7 +203,6 @@ impl Host {
         (mut energy, mut load): (RunEnergy, RunLoad),
     ) -> Result<(), HostError> {
         let mut inputs: BTreeMap<u32, TensorData> = BTreeMap::new();
-        let expected = session.setup.source.as_ref().map_or(0, |source| source.values.len());
         loop {
             tokio::select! {
                 command = client.commands.recv() => match command {
@@ -215,13 +214,14 @@ impl Host {
                         self.connect_all(session).await?;
                         client.send(RunEvent::Connected).await?;
                     }
-                    Some(RunCommand::Start(_)) if inputs.len() < expected => {
-                        let what = format!("an inference started with {} of {expected} inputs", inputs.len());
-                        return Err(HostError::Request(what));
-                    }
                     Some(RunCommand::Start(start)) => {
-                        let inputs: Vec<TensorData> = inputs.values().cloned().collect();
-                        session.start(start, &inputs)?;
+                        let source = session.setup.source.iter();
+                        let expected = source.flat_map(|source| session.setup.values_in(source, start.phase));
+                        let given: Option<Vec<TensorData>> = expected.map(|(index, _)| inputs.get(&index).cloned()).collect();
+                        let Some(given) = given else {
+                            return Err(HostError::Request("an inference started without all of its inputs".to_string()));
+                        };
+                        session.start(start, &given)?;
                         // The next inputs replace them.
                         if let Some(remote) = &client.remote {
                             remote.received.release();
@@ -318,12 +318,12 @@ impl ClientChannel {
             SessionReport::Finished(trace) => self.send(RunEvent::Measured(trace)).await,
             SessionReport::Outputs { inference, at, outputs } => {
                 let mut hash = blake3::Hasher::new();
-                for output in &outputs {
+                for (_, output) in &outputs {
                     hash.update(output.bytes());
                 }
                 self.send(RunEvent::Arrived { inference, at, digest: *hash.finalize().as_bytes() }).await?;
                 if inference == 0 || reported == ReportedOutputs::All {
-                    for (index, data) in (0u32..).zip(outputs) {
+                    for (index, data) in outputs {
                         self.send(RunEvent::Output { index, data }).await?;
                     }
                 }
@@ -363,6 +363,9 @@ async fn load_all(
         let (engine, threads) = (setup.partitions[index].engine, setup.partitions[index].threads);
         async move {
             let engine = partition.lease.device().engine(engine, threads)?;
+            // The stages of both phases have the same weights.
+            let sharing = setup.has_prefill().then(|| engine.sharing_weights()).flatten();
+            let engine = sharing.unwrap_or(engine);
             let load = move || {
                 let lock = is_dilated.then(|| MeasurementLock::of_processors(Sharing::Exclusive, |_| true));
                 let is_over = || events.upgrade().is_none_or(|events| events.is_closed());

@@ -22,6 +22,7 @@ use smol_str::SmolStr;
 
 use crate::protocol::{
     inference_trace::{ArrivalTime, DeviceMemory, InferenceTrace, StageTime, TransferTime},
+    phase::Phase,
     run::Start,
     setup::{Setup, State, ValueId},
 };
@@ -41,10 +42,12 @@ use value_usage::{ValueUsage, distinct};
 pub(super) struct RunState {
     setup: Arc<Setup>,
     usage: Vec<ValueUsage>,
+    /// The phase of each stage, by partition.
+    phases: Vec<Vec<Phase>>,
     /// One per partition, and a last one for values in no device's memory.
     memory: Vec<MemoryTracker>,
-    /// The states that the last inference left, by operand.
-    states: BTreeMap<ValueId, TensorData>,
+    /// The states that the last inference left, by the name of their operands.
+    states: BTreeMap<SmolStr, TensorData>,
     /// Inferences in flight on this server.
     inferences: BTreeMap<u64, Inference>,
     /// The first inference that is not finished, and later ones that are.
@@ -54,9 +57,10 @@ pub(super) struct RunState {
 
 #[derive(Debug)]
 struct Inference {
+    phase: Phase,
     started: bool,
     values: BTreeMap<ValueId, ValueState>,
-    /// By partition, the index of its next stage.
+    /// By partition, the index of its next stage; of those before, some are of another phase.
     next_stage: Vec<usize>,
     sends_left: usize,
     /// Outputs that the sink still waits for; `None` once they are delivered, and on servers without the sink.
@@ -81,6 +85,7 @@ impl RunState {
         RunState {
             setup: setup.clone(),
             usage: ValueUsage::of_all(setup),
+            phases: setup.partitions.iter().map(|partition| setup.phases_of(partition)).collect(),
             memory: (0..=setup.partitions.len()).map(|_| MemoryTracker::default()).collect(),
             states: BTreeMap::new(),
             inferences: BTreeMap::new(),
@@ -121,17 +126,18 @@ impl RunState {
         memory.collect()
     }
 
-    /// An inference begins; at the source with its `inputs`, one for each of the source's values.
+    /// An inference begins; at the source with its `inputs`, one for each of the source's values in its phase.
     pub fn start(&mut self, start: Start, inputs: &[TensorData], now: Micros) -> Result<Effects, RunStateError> {
         let number = start.inference;
-        self.inference(number)?.started = true;
+        self.inference(number, start.phase)?.started = true;
         let setup = self.setup.clone();
         let mut effects = Effects::default();
-        for (value, data) in setup.source.iter().flat_map(|source| &source.values).zip(inputs) {
-            self.begin_value(number, *value, now)?;
-            self.complete_value(number, *value, data.clone(), now, &mut effects)?;
+        let values = setup.source.iter().flat_map(|source| setup.values_in(source, start.phase));
+        for ((_, value), data) in values.zip(inputs) {
+            self.begin_value(number, value, now)?;
+            self.complete_value(number, value, data.clone(), now, &mut effects)?;
         }
-        for State { operand, .. } in &setup.states {
+        for State { operand, .. } in setup.states_in(start.phase) {
             let left = self.take_state(*operand);
             self.begin_value(number, *operand, now)?;
             let data = if start.continues { left } else { TensorData::zeros(&setup.values[operand.0 as usize].ty) };
@@ -144,7 +150,8 @@ impl RunState {
 
     /// The first bytes of a value from another server arrived.
     pub fn begin_receive(&mut self, number: u64, value: ValueId, now: Micros) -> Result<(), RunStateError> {
-        self.inference(number)?;
+        let phase = self.setup.value(value).map(|value| value.phase).unwrap_or_default();
+        self.inference(number, phase)?;
         match self.usage.get(value.0 as usize) {
             Some(usage) if usage.received => self.begin_value(number, value, now),
             _ => Err(RunStateError::UnexpectedValue(value.0)),
@@ -167,19 +174,20 @@ impl RunState {
 
     /// The stage that `partition` must run now, if one is ready. Its operands are released.
     pub fn next_stage(&mut self, partition: usize) -> Option<StageTask> {
-        let stages = &self.setup.partitions[partition].stages;
+        let (stages, phases) = (&self.setup.partitions[partition].stages, &self.phases[partition]);
         let is_ready = |number: &u64| {
             let inference = &self.inferences[number];
-            let stage = stages.get(inference.next_stage[partition])?;
+            let mut later = inference.next_stage[partition]..stages.len();
+            let index = later.find(|index| phases[*index] == inference.phase)?;
+            let stage = &stages[index];
             let is_complete = |operand| inference.values.get(operand).is_some_and(|value| value.data.is_some());
             // A stage without operands depends on the start only.
             let is_ready = stage.operands.iter().all(is_complete) && (inference.started || !stage.operands.is_empty());
-            is_ready.then_some(*number)
+            is_ready.then_some((*number, index))
         };
-        let number = self.inferences.keys().find_map(is_ready)?;
+        let (number, index) = self.inferences.keys().find_map(is_ready)?;
         let inference = self.inferences.get_mut(&number)?;
-        let index = inference.next_stage[partition];
-        inference.next_stage[partition] += 1;
+        inference.next_stage[partition] = index + 1;
         let ids = stages[index].operands.clone();
         let values = ids.iter().filter_map(|id| inference.values.get(id));
         let (operands, times): (Vec<_>, Vec<_>) = values.map(|value| (value.data.clone(), value.at)).unzip();
@@ -231,23 +239,31 @@ impl RunState {
     }
 
     /// The state of an inference, created by its first event.
-    fn inference(&mut self, number: u64) -> Result<&mut Inference, RunStateError> {
+    fn inference(&mut self, number: u64, phase: Phase) -> Result<&mut Inference, RunStateError> {
         let end = self.first_unfinished + u64::from(self.setup.in_flight);
         if number < self.first_unfinished || number >= end || self.finished.contains(&number) {
             return Err(RunStateError::NotInFlight { inference: number, from: self.first_unfinished, to: end - 1 });
         }
-        let outputs = self.setup.sink.as_ref().map(|_| self.usage.iter().filter(|u| u.is_output).count());
-        let (partitions, sends_left) = (self.setup.partitions.len(), self.setup.sends.len());
-        Ok(self.inferences.entry(number).or_insert_with(|| Inference {
+        let setup = &self.setup;
+        let made = || Inference {
+            phase,
             started: false,
             values: BTreeMap::new(),
-            next_stage: vec![0; partitions],
-            sends_left,
-            outputs_left: outputs,
+            next_stage: vec![0; setup.partitions.len()],
+            sends_left: setup.sends.iter().filter(|send| is_in_phase(setup, send.value, phase)).count(),
+            outputs_left: setup.sink.as_ref().map(|_| {
+                let outputs = (0u32..).map(ValueId).zip(&self.usage).filter(|(_, usage)| usage.is_output);
+                outputs.filter(|(value, _)| is_in_phase(setup, *value, phase)).count()
+            }),
             stages: Vec::new(),
             transfers: Vec::new(),
             arrivals: Vec::new(),
-        }))
+        };
+        let inference = self.inferences.entry(number).or_insert_with(made);
+        if inference.phase != phase {
+            return Err(RunStateError::OtherPhase(number));
+        }
+        Ok(inference)
     }
 
     /// Allocates a value: at its home, or, if it is received, wherever it is used. (The results of a running stage are
@@ -335,7 +351,7 @@ impl RunState {
 
     /// The state that the last inference left for `operand`, which its home no longer holds.
     fn take_state(&mut self, operand: ValueId) -> Option<TensorData> {
-        let left = self.states.remove(&operand)?;
+        let left = self.states.remove(&self.setup.value(operand)?.name)?;
         self.memory[self.usage[operand.0 as usize].home].free(Bytes(left.bytes().len() as u64));
         Some(left)
     }
@@ -343,13 +359,14 @@ impl RunState {
     /// Keeps the states that an inference leaves, whose results are complete.
     fn keep_states(&mut self, number: u64) {
         let setup = self.setup.clone();
-        for State { operand, result } in &setup.states {
+        let phase = self.inferences.get(&number).map(|inference| inference.phase).unwrap_or_default();
+        for State { operand, result } in setup.states_in(phase) {
             let left = self.inferences.get(&number).and_then(|inference| inference.values.get(result)?.data.clone());
             let home = self.usage[operand.0 as usize].home;
             if let Some(data) = left {
                 self.release(number, *result, home);
                 self.memory[home].allocate(Bytes(data.bytes().len() as u64));
-                self.states.insert(*operand, data);
+                self.states.insert(setup.values[operand.0 as usize].name.clone(), data);
             }
         }
     }
@@ -358,20 +375,24 @@ impl RunState {
     fn finish_if_complete(&mut self, number: u64, effects: &mut Effects) {
         let Some(inference) = self.inferences.get_mut(&number) else { return };
         if let (Some(0), Some(sink)) = (inference.outputs_left, &self.setup.sink) {
-            let data = |value: &ValueId| inference.values.get(value).and_then(|value| value.data.clone());
-            effects.outputs = sink.values.iter().map(data).collect::<Option<_>>().map(|outputs| (number, outputs));
+            let values = self.setup.values_in(sink, inference.phase);
+            let data = |(index, value): &(u32, ValueId)| {
+                Some((*index, inference.values.get(value).and_then(|value| value.data.clone())?))
+            };
+            effects.outputs = values.iter().map(data).collect::<Option<_>>().map(|outputs| (number, outputs));
             inference.outputs_left = None;
             let holder = sink.partition.map_or(self.setup.partitions.len(), |p| p as usize);
-            distinct(&sink.values).into_iter().for_each(|value| self.release(number, value, holder));
+            let values: Vec<ValueId> = values.into_iter().map(|(_, value)| value).collect();
+            distinct(&values).into_iter().for_each(|value| self.release(number, value, holder));
         }
-        let stages: usize = self.setup.partitions.iter().map(|p| p.stages.len()).sum();
         let Some(inference) = self.inferences.get(&number) else { return };
+        let stages = self.phases.iter().flatten().filter(|phase| **phase == inference.phase).count();
         let is_left = |state: &State| inference.values.get(&state.result).is_some_and(|value| value.data.is_some());
         let is_complete = inference.started
             && inference.stages.len() == stages
             && inference.sends_left == 0
             && inference.outputs_left.is_none()
-            && self.setup.states.iter().all(is_left);
+            && self.setup.states_in(inference.phase).all(is_left);
         if is_complete {
             self.keep_states(number);
         }
@@ -392,4 +413,9 @@ impl RunState {
             });
         }
     }
+}
+
+/// Whether `value` exists in inferences of `phase`.
+fn is_in_phase(setup: &Setup, value: ValueId, phase: Phase) -> bool {
+    setup.value(value).is_some_and(|value| value.phase == phase)
 }

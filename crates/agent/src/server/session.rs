@@ -64,8 +64,16 @@ struct SharedState {
 /// What the session reports to the client.
 #[derive(Debug)]
 pub(super) enum SessionReport {
-    Started { inference: u64, at: Micros },
-    Outputs { inference: u64, at: Micros, outputs: Vec<TensorData> },
+    Started {
+        inference: u64,
+        at: Micros,
+    },
+    /// With their indices among the sink's values.
+    Outputs {
+        inference: u64,
+        at: Micros,
+        outputs: Vec<(u32, TensorData)>,
+    },
     Finished(InferenceTrace),
 }
 

@@ -60,6 +60,7 @@ impl Run {
         GenerateOptions {
             tokens,
             prompt_ids: self.prompt_ids.clone(),
+            prompt_step: self.flags.prompt,
             top_k: self.top_k,
             seed: self.seed,
             no_check: self.no_check,
@@ -90,7 +91,8 @@ impl Run {
     }
 
     fn run_plan(&self, text: &[u8]) -> Outcome {
-        let sizes = [("--context", self.flags.context.is_some()), ("--prompt", self.flags.prompt.is_some())];
+        let is_prompt_read = self.generate.is_none() && self.flags.prompt.is_some();
+        let sizes = [("--context", self.flags.context.is_some()), ("--prompt", is_prompt_read)];
         ineffective::refuse(&sizes, "a plan, which has the sizes that it was made for")?;
         let fixed = [("--threads", self.threads.threads.is_some()), ("--engine", self.engine.engine.is_some())];
         ineffective::refuse(&fixed, "a plan, which has the threads and engines that it was made for")?;
@@ -98,7 +100,9 @@ impl Run {
         let mut site = self.cluster.options_with(&self.threads, &self.engine);
         // A plan names its cluster: the default is for plans that are made.
         site.cluster = self.cluster.given().map(Path::to_path_buf);
-        let (model, options) = (self.flags.options_for(&self.engine), self.options());
+        let (mut model, options) = (self.flags.options_for(&self.engine), self.options());
+        // The model is read as it was planned.
+        model.prompt = None;
         let planned = PlannedModel::open(source, &model, &site, &options, &stderr::events())?;
         match self.generate {
             Some(tokens) => {

@@ -1,9 +1,17 @@
 //! What all executables of one engine share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{library::Library, session::SessionOptions};
+use super::{library::Library, provider::Provider, shared_weights::SharedWeights};
 use crate::{AllocationMeter, CpuClock, EngineError, TractEngine};
+
+/// How sessions of one engine are created.
+#[derive(Debug, Clone)]
+pub(super) struct SessionOptions {
+    pub threads: usize,
+    /// In order of preference.
+    pub providers: Vec<Provider>,
+}
 
 /// The state of one [`OnnxRuntimeEngine`](super::OnnxRuntimeEngine).
 pub(super) struct OrtContext {
@@ -11,9 +19,11 @@ pub(super) struct OrtContext {
     pub options: SessionOptions,
     /// Computes what ONNX Runtime cannot.
     pub embedded: TractEngine,
-    pub meter: AllocationMeter,
+    pub meter: Arc<AllocationMeter>,
+    /// The weights that sessions have in common, if they are held once.
+    pub shared: Option<Arc<SharedWeights>>,
     /// Held while computing: a device runs one computation at a time, and the meter counts one.
-    exclusive: Mutex<()>,
+    exclusive: Arc<Mutex<()>>,
 }
 
 impl OrtContext {
@@ -23,7 +33,19 @@ impl OrtContext {
         let meter = AllocationMeter::new();
         let meter = meter.ok_or_else(|| EngineError::Other("too many engines in one process".to_string()))?;
         let embedded = TractEngine::new(options.threads)?;
-        Ok(OrtContext { library, options, embedded, meter, exclusive: Mutex::new(()) })
+        Ok(OrtContext { library, options, embedded, meter: Arc::new(meter), shared: None, exclusive: Arc::default() })
+    }
+
+    /// The same device, for sessions that have weights in common.
+    pub fn sharing_weights(&self) -> OrtContext {
+        OrtContext {
+            library: self.library,
+            options: self.options.clone(),
+            embedded: self.embedded.clone(),
+            meter: Arc::clone(&self.meter),
+            shared: Some(Arc::new(SharedWeights::new())),
+            exclusive: Arc::clone(&self.exclusive),
+        }
     }
 
     /// Waits for exclusive use of the device.

@@ -8,6 +8,7 @@
 //! | [`value`] | its tensors, and their conversion |
 //! | [`provider`] | execution providers by name |
 //! | [`weights`] | weights of a session, in a mapped file |
+//! | [`shared_weights`] | what sessions of the same weights hold once |
 //! | [`session`] | a part of a graph as a session |
 //! | [`segments`] | division of a graph between sessions and the embedded engine |
 //! | [`program`] | the programs of a graph; what is refused falls back |
@@ -28,6 +29,7 @@ mod program;
 mod provider;
 mod segments;
 mod session;
+mod shared_weights;
 mod steps;
 mod value;
 mod weights;
@@ -38,8 +40,7 @@ use edgecut_graph::{Graph, OperatorId, TensorType};
 use edgecut_onnx::expressible;
 use edgecut_ops::Unsupported;
 
-use context::OrtContext;
-use session::SessionOptions;
+use context::{OrtContext, SessionOptions};
 use steps::OrtSteps;
 
 pub use provider::Provider;
@@ -124,5 +125,9 @@ impl Engine for OnnxRuntimeEngine {
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError> {
         Ok(Box::new(OrtSteps::load(Arc::clone(&self.context), graph, Some(steps), parameter)?))
+    }
+
+    fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
+        Some(Arc::new(OnnxRuntimeEngine { context: Arc::new(self.context.sharing_weights()) }))
     }
 }

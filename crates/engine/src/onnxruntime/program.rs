@@ -114,8 +114,7 @@ impl Preparation<'_> {
         let whole = |operators: &mut Vec<OperatorId>| {
             operators.iter_mut().for_each(|id| *id = part.whole_operator[id.0 as usize]);
         };
-        let OrtContext { library, options, .. } = self.context;
-        match OrtSession::new(library, options, &part.graph, &content, profile) {
+        match OrtSession::new(self.context, &part.graph, &content, profile) {
             Ok(mut session) => {
                 session.operators.values_mut().for_each(whole);
                 Ok(session)

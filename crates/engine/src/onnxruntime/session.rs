@@ -22,15 +22,7 @@ use ort::{
 
 use crate::heap::allocated_bytes;
 
-use super::{library::Library, provider::Provider, value::OrtTensor, weights::Weights};
-
-/// How sessions of one engine are created.
-#[derive(Debug, Clone)]
-pub(super) struct SessionOptions {
-    pub threads: usize,
-    /// In order of preference.
-    pub providers: Vec<Provider>,
-}
+use super::{context::OrtContext, value::OrtTensor, weights::Weights};
 
 /// A session, and how it relates to its part.
 pub(super) struct OrtSession {
@@ -65,8 +57,7 @@ impl OrtSession {
     /// Writes `graph` as ONNX with the contents that `content` gives, and prepares it. With `profile`, the session
     /// records its kernels' times in a file of that folder.
     pub fn new(
-        library: &Library,
-        options: &SessionOptions,
+        context: &OrtContext,
         graph: &Graph,
         content: &dyn Fn(TensorId) -> Result<Option<TensorData>, String>,
         profile: Option<&Path>,
@@ -84,9 +75,9 @@ impl OrtSession {
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
         let (model, weights) = written.into_bytes_and_weights();
-        let weights = Weights::store(weights);
+        let weights = Weights::store(weights, context.shared.as_deref());
         let before = allocated_bytes();
-        let (session, tensors) = create(library, options, &model, &weights, profile).map_err(|error| {
+        let (session, tensors) = create(context, &model, &weights, profile).map_err(|error| {
             let what = error.to_string();
             // The message quotes the operator without a kernel.
             let quoted = what.split(['\'', '(', ')', ' ', ':']).find_map(|word| operators.get(word));
@@ -169,12 +160,12 @@ impl OrtSession {
 /// Creates the session. Weights are handed over in memory, which must live as long as the session: it copies those that it
 /// packs, and uses the others as they are.
 fn create(
-    library: &Library,
-    options: &SessionOptions,
+    context: &OrtContext,
     model: &[u8],
     weights: &Weights,
     profile: Option<&Path>,
 ) -> Result<(Session, Vec<OrtTensor>), Error> {
+    let OrtContext { library, options, shared, .. } = context;
     let mut builder = Session::builder(&library.environment)?
         .with_log_level(LogLevel::Fatal)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?
@@ -189,12 +180,16 @@ fn create(
     for provider in &options.providers {
         builder = provider.add_to(builder)?;
     }
-    let tensors = give_weights(&mut builder, &weights.list)?;
+    let tensors = give_weights(&mut builder, &weights.list, shared.is_some())?;
+    if let Some(shared) = shared {
+        builder = builder.with_prepacked_weights(&shared.packed)?;
+    }
     Ok((builder.commit_from_memory(model)?, tensors))
 }
 
-/// Hands the weights to the sessions of `builder`.
-fn give_weights(builder: &mut SessionBuilder, weights: &[Weight]) -> Result<Vec<OrtTensor>, Error> {
+/// Hands the weights to the sessions of `builder`. What ONNX Runtime packs of them it shares only if they `are_shared`: handed over as
+/// initializers, too.
+fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bool) -> Result<Vec<OrtTensor>, Error> {
     let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
     for weight in weights {
         names.push(CString::new(weight.name.as_str()).map_err(Error::wrap)?);
@@ -211,6 +206,9 @@ fn give_weights(builder: &mut SessionBuilder, weights: &[Weight]) -> Result<Vec<
         let status =
             (ort::api().AddExternalInitializers)(options, name_pointers.as_ptr(), values.as_ptr(), values.len());
         Error::result_from_status(status)?;
+        for (name, value) in name_pointers.iter().zip(&values).filter(|_| are_shared) {
+            Error::result_from_status((ort::api().AddInitializer)(builder.ptr_mut(), *name, *value))?;
+        }
     }
     Ok(tensors)
 }

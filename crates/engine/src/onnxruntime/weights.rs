@@ -13,6 +13,8 @@ use edgecut_graph::TensorData;
 use edgecut_onnx::Weight;
 use memmap2::Mmap;
 
+use super::shared_weights::{SharedWeights, WeightKey};
+
 /// Weights of fewer bytes together stay where they are: a file would not free much.
 const MIN_BYTES: u64 = 1 << 20;
 
@@ -29,7 +31,8 @@ pub(super) struct Weights {
     pub packed: u64,
     /// Bytes of the others, which it uses as they are.
     pub unpacked: u64,
-    file: Option<Arc<Mmap>>,
+    /// Where the contents are, if not in memory.
+    files: Vec<Arc<Mmap>>,
 }
 
 /// A mapped file, as the owner of bytes.
@@ -42,17 +45,39 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl Weights {
-    /// Moves the contents to a file. Where none can be written, they stay in memory.
-    pub fn store(list: Vec<Weight>) -> Weights {
+    /// Moves the contents to a file. Where none can be written, they stay in memory. Contents that an earlier session of the `shared`
+    /// weights has are those of that session, and are not counted.
+    pub fn store(list: Vec<Weight>, shared: Option<&SharedWeights>) -> Weights {
+        let Some(shared) = shared else { return Weights::store_new(list) };
+        let (mut known, mut new, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        for weight in list {
+            let key = WeightKey::of(&weight.content);
+            match shared.find(&key) {
+                Some(content) => known.push(Weight { content, ..weight }),
+                None => {
+                    new.push(weight);
+                    keys.push(key);
+                }
+            }
+        }
+        let mut weights = Weights::store_new(new);
+        weights.list.iter().zip(keys).for_each(|(weight, key)| shared.keep(key, weight.content.clone()));
+        weights.files.iter().for_each(|file| shared.keep_file(Arc::clone(file)));
+        weights.files = shared.files();
+        weights.list.extend(known);
+        weights
+    }
+
+    fn store_new(list: Vec<Weight>) -> Weights {
         let is_packed = |weight: &&Weight| weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()));
         let size = |weight: &Weight| weight.content.bytes().len() as u64;
         let all: u64 = list.iter().map(size).sum();
         let packed: u64 = list.iter().filter(is_packed).map(size).sum();
-        let mut weights = Weights { list, packed, unpacked: all - packed, file: None };
+        let mut weights = Weights { list, packed, unpacked: all - packed, files: Vec::new() };
         if all >= MIN_BYTES
             && let Ok((file, contents)) = write(&weights.list)
         {
-            weights.file = Some(file);
+            weights.files.push(file);
             for (weight, content) in weights.list.iter_mut().zip(contents) {
                 weight.content = content;
             }
@@ -63,7 +88,7 @@ impl Weights {
     /// Gives the pages back to the system. Call it when the session has packed what it packs.
     pub fn release(&self) {
         #[cfg(unix)]
-        if let Some(file) = &self.file {
+        for file in &self.files {
             // SAFETY: the mapping is shared and the file unchanged: a page that is read later has the same content. An
             // error means that the pages stay, which costs memory alone.
             let _ = unsafe { file.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
@@ -115,8 +140,9 @@ mod tests {
             content: TensorData::new(DType::U8, [bytes as u64], vec![fill; bytes]).unwrap(),
             readers: vec![reader.to_string()],
         };
-        let weights = Weights::store(vec![weight(1, 1 << 20, "Conv"), weight(2, 100, "Gather"), weight(3, 77, "Gemm")]);
-        assert!(weights.file.is_some());
+        let weights =
+            Weights::store(vec![weight(1, 1 << 20, "Conv"), weight(2, 100, "Gather"), weight(3, 77, "Gemm")], None);
+        assert_eq!(weights.files.len(), 1);
         assert_eq!((weights.packed, weights.unpacked), ((1 << 20) + 77, 100));
         for _ in 0..2 {
             for (weight, fill) in weights.list.iter().zip(1..) {
@@ -125,6 +151,29 @@ mod tests {
             }
             weights.release();
         }
-        assert!(Weights::store(vec![weight(1, 10, "Conv")]).file.is_none());
+        assert!(Weights::store(vec![weight(1, 10, "Conv")], None).files.is_empty());
+    }
+    #[test]
+    fn sessions_that_share_weights_store_each_once() {
+        // Needs ONNX Runtime, which packs what they share.
+        if super::super::library::library(None).is_err() {
+            return;
+        }
+        let weight = |name: &str, fill: u8| Weight {
+            name: name.to_string(),
+            content: TensorData::new(DType::U8, [1 << 20], vec![fill; 1 << 20]).unwrap(),
+            readers: vec!["Gather".to_string()],
+        };
+        let shared = SharedWeights::new();
+        let first = Weights::store(vec![weight("a", 1), weight("b", 2)], Some(&shared));
+        let second = Weights::store(vec![weight("c", 3), weight("d", 2)], Some(&shared));
+        assert_eq!((first.unpacked, second.unpacked), (2 << 20, 1 << 20));
+        let content = |weights: &Weights, name: &str| {
+            let found = weights.list.iter().find(|weight| weight.name == name);
+            found.unwrap().content.bytes().as_ptr()
+        };
+        assert_eq!(content(&first, "b"), content(&second, "d"));
+        assert_eq!((first.files.len(), second.files.len()), (1, 2), "all are released");
+        assert!(second.list.iter().any(|weight| weight.name == "c" && weight.content.bytes()[0] == 3));
     }
 }

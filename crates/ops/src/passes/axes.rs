@@ -7,7 +7,7 @@ use edgecut_graph::{Graph, Operator, TensorId};
 use crate::{
     passes::{carried::carried_axes, composite_axes::Composite, declared::declared_axes, shard::SplitError},
     registry::lookup,
-    split::SplitAxis,
+    split::{Join, SplitAxis},
 };
 
 /// The axes along which `operator` can be split into at least two shards: those that it declares or that follow from its
@@ -47,6 +47,17 @@ pub(crate) fn axis(graph: &Graph, operator: &Operator, number: usize) -> Result<
     found.ok_or_else(|| SplitError::NoAxis { op: operator.name.to_string(), axis: number, axes: count })
 }
 
+/// The number of the axis of `other`, the same operator on operands of other sizes, that cuts what axis `number` of `operator` cuts:
+/// the same dimensions of operands and results, at as many positions. `None` if there is none.
+pub fn counterpart(of: (&Graph, &Operator), number: usize, other: (&Graph, &Operator)) -> Option<usize> {
+    let wanted = axis(of.0, of.1, number).ok()?;
+    let candidates = axes(other.0, other.1);
+    match wanted.join {
+        Join::Replicated => replica_axis(other.0, other.1).map(|_| candidates.len()),
+        _ => candidates.iter().position(|axis| axis.cuts_same(&wanted)),
+    }
+}
+
 /// The axis of [replicas](SplitAxis::of_replicas) of `operator`; `None` if two of them may compute different results on unlike devices:
 /// random numbers, integers decided by floats (TopK, comparisons), or an operator that is unknown.
 pub fn replica_axis(graph: &Graph, operator: &Operator) -> Option<SplitAxis> {
@@ -71,6 +82,36 @@ mod tests {
     use edgecut_graph::{DType, Origin, TensorType};
 
     use super::*;
+
+    #[test]
+    fn counterparts_cut_the_same_dimensions() {
+        let dense = |rows: u64| {
+            let mut graph = Graph::new();
+            let [x, w] = [("x", [rows, 8], Origin::Input), ("w", [6, 8], Origin::Parameter)]
+                .map(|(name, shape, origin)| graph.add_tensor(name, TensorType::of(DType::F32, &shape), origin));
+            let operator = Operator::new("nn.dense", [x, w]);
+            graph.add_operator(operator, &[TensorType::of(DType::F32, &[rows, 6])]);
+            graph
+        };
+        let (one, four, two) = (dense(1), dense(4), dense(2));
+        let of = |graph: &Graph| graph.operators().next().unwrap().1.clone();
+        let axes_of = |graph: &Graph| axes(graph, &of(graph));
+        let mapped = |from: &Graph, to: &Graph| {
+            let number = |at| counterpart((from, &of(from)), at, (to, &of(to)));
+            (0..axes_of(from).len()).map(number).collect::<Vec<_>>()
+        };
+        let found = mapped(&one, &four);
+        assert!(!found.is_empty() && axes_of(&four).len() == found.len() + 1, "one row is no axis: {found:?}");
+        for (axis, number) in axes_of(&one).iter().zip(&found) {
+            let other = &axes_of(&four)[number.unwrap()];
+            assert_eq!((&axis.join, axis.size), (&other.join, other.size));
+        }
+        let lengths = |graph: &Graph| axes_of(graph).iter().map(|axis| axis.size).collect::<Vec<_>>();
+        let expected: Vec<_> = lengths(&four).iter().enumerate().map(|(at, size)| (*size != 4).then_some(at)).collect();
+        assert_eq!(mapped(&four, &two), expected, "rows are cut at other positions");
+        let replicas = counterpart((&one, &of(&one)), axes_of(&one).len(), (&four, &of(&four)));
+        assert_eq!(replicas, Some(axes_of(&four).len()));
+    }
 
     #[test]
     fn what_may_differ_is_not_replicated() {

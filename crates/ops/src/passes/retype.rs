@@ -18,6 +18,16 @@ pub enum BindDim {
     Symbol { name: SmolStr, size: u64 },
 }
 
+impl BindDim {
+    /// `size` for `axis` of `tensor`: by the name that the file gives the dimension, if it does.
+    pub fn of(tensor: &SmolStr, axis: usize, symbol: Option<&str>, size: u64) -> BindDim {
+        match symbol {
+            Some(name) => BindDim::Symbol { name: name.into(), size },
+            None => BindDim::One { tensor: tensor.clone(), axis, size },
+        }
+    }
+}
+
 impl fmt::Display for BindDim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

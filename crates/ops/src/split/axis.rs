@@ -141,6 +141,15 @@ impl SplitAxis {
         (ty.shape.get(along)?.get()? == self.size).then_some(along)
     }
 
+    /// Whether `other`, an axis of the same operator on operands of other sizes, cuts the same dimensions at the same positions.
+    pub(crate) fn cuts_same(&self, other: &SplitAxis) -> bool {
+        let dimension = |access: &Option<AccessMap>| access.as_ref().map(|access| (access.axis, access.packed.clone()));
+        let keys = |axis: &SplitAxis| axis.attrs.iter().map(|(key, _)| *key).collect::<Vec<_>>();
+        (&self.join, self.size, self.grain, self.carried) == (&other.join, other.size, other.grain, other.carried)
+            && self.operands.iter().map(dimension).eq(other.operands.iter().map(dimension))
+            && keys(self) == keys(other)
+    }
+
     /// Whether positions are independent and those of the operands that are sliced, so that a shard of `operator` may compute any subset
     /// of them, and the size is a multiple of the unit.
     pub fn supports_packed(&self, graph: &Graph, operator: &Operator, packed: &PackedAxis) -> bool {

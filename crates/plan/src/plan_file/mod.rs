@@ -10,12 +10,14 @@
 //! | `strategy` | how the plan file writes where a group runs |
 //! | [`schedule`] | memory-saving schedules as graph transformations |
 //! | [`planned_graph`](mod@planned_graph) | the model's graph with splits and schedules applied |
+//! | [`resized`](mod@resized) | the plan for the same model with steps of another size |
 //! | [`stages`] | the stages of a plan, for execution and export |
 
 pub mod file;
 mod from_solution;
 pub mod plan_set;
 pub mod planned_graph;
+pub mod resized;
 pub mod schedule;
 pub mod stages;
 pub mod strategy;

@@ -65,6 +65,36 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
     Ok(Located { file, options: Cow::Owned(options) })
 }
 
+/// `options`, which give the sizes of a step of the decoder at `path`, for a step of `step` tokens; `None` if the file fixes the
+/// number of tokens.
+///
+/// # Errors
+/// If the file or its configuration cannot be read.
+pub(crate) fn with_step(path: &Path, options: &ModelOptions, step: u64) -> Result<Option<ModelOptions>, Error> {
+    let config = GenaiConfig::of_model(path)?;
+    let names = config.map(|config| config.model.decoder.inputs).unwrap_or_default();
+    let bytes = input::read(path)?;
+    if !is_onnx(&bytes) {
+        return Ok(None);
+    }
+    let open = open_inputs(&path.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
+    let of_tokens = open.iter().filter(|input| [&names.input_ids, &names.position_ids].contains(&&input.name));
+    let mut dims: Vec<BindDim> = options.binding()?.dims().to_vec();
+    let mut is_open = false;
+    for input in of_tokens {
+        let Some(OpenDim::Open(symbol)) = input.dims.get(1) else { continue };
+        is_open |= input.name == names.input_ids;
+        dims.retain(|dim| match dim {
+            BindDim::All(_) => true,
+            BindDim::One { tensor, axis, .. } => *tensor != input.name || *axis != 1,
+            BindDim::Symbol { name, .. } => Some(name) != symbol.as_ref(),
+        });
+        dims.push(BindDim::of(&input.name, 1, symbol.as_deref(), step));
+    }
+    let bind_dim = dims.into_iter().map(Into::into).collect();
+    Ok(is_open.then(|| ModelOptions { bind_dim, context: None, prompt: None, ..options.clone() }))
+}
+
 /// The sizes of a step.
 struct Sizes<'a> {
     /// The tokens that the states have room for.
@@ -102,10 +132,7 @@ impl Sizes<'_> {
                 let known = [given, &made].concat();
                 let is_known = bound_size(&known, &input.name, axis, symbol.as_deref()).is_some();
                 let Some(size) = self.size(&input.name, axis).filter(|_| !is_known) else { continue };
-                made.push(match symbol {
-                    Some(name) => BindDim::Symbol { name: name.clone(), size },
-                    None => BindDim::One { tensor: input.name.clone(), axis, size },
-                });
+                made.push(BindDim::of(&input.name, axis, symbol.as_deref(), size));
             }
         }
         made

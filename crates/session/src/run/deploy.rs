@@ -7,11 +7,12 @@ use smol_str::SmolStr;
 
 use edgecut_agent::{
     Cluster, Server,
-    deployment::{Deployment, Output},
+    deployment::{Deployment, Output, Terminals},
     engine_choice,
     protocol::{
         named_tensors::StreamedTensor,
         peer::Peer,
+        phase::Phase,
         setup::{
             EnforcedLimit, Outgoing, Partition, ReportedOutputs, Setup, SetupError, Stage, State, Step, Terminal,
             Value, ValueId,
@@ -69,6 +70,13 @@ impl DeployOptions {
     }
 }
 
+/// A graph and the plan that places it.
+#[derive(Clone, Copy)]
+pub struct PlannedGraph<'a> {
+    pub graph: &'a Graph,
+    pub plan: &'a Plan,
+}
+
 /// Works out the setups of all servers.
 ///
 /// # Errors
@@ -79,32 +87,36 @@ pub fn deploy(
     cluster: &Cluster,
     options: &DeployOptions,
 ) -> Result<Deployment, DeployError> {
-    let cut = stages(plan, graph)?;
+    deploy_phases(PlannedGraph { graph, plan }, None, cluster, options)
+}
+
+/// The same for a decoder. `prefill` is its step of several tokens, if there is one, with the same devices and states.
+///
+/// # Errors
+/// As of [`deploy`].
+pub fn deploy_phases(
+    decode: PlannedGraph<'_>,
+    prefill: Option<PlannedGraph<'_>>,
+    cluster: &Cluster,
+    options: &DeployOptions,
+) -> Result<Deployment, DeployError> {
+    let plan = decode.plan;
     let mut values = Values::default();
-    let mut stages: Vec<Vec<Stage>> = Vec::with_capacity(plan.devices.len());
-    for device in (0..plan.devices.len() as u32).map(DeviceId) {
-        let own = cut.iter().filter(|stage| stage.device == device);
-        stages.push(own.map(|stage| setup_stage(graph, plan, stage, &mut values)).collect());
-    }
-    let states = graph.states(&plan.states).map_err(StageError::from)?;
-    let is_operand = |id: &TensorId| states.iter().any(|state| state.input == *id);
-    let is_result = |id: &TensorId| states.iter().any(|state| state.output == *id);
-    let kept = values.states(graph, &states);
-    let inputs: Vec<TensorId> = graph
-        .inputs()
-        .filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_operand(t))
-        .collect();
-    let source_values: Vec<ValueId> = inputs.iter().map(|t| values.id(graph, *t)).collect();
-    let mut sink_values = Vec::new();
-    let returned = graph.outputs.iter().filter(|output| !is_result(output));
-    let outputs = returned.map(|output| match graph.tensor(*output).origin {
-        Origin::Parameter | Origin::Constant(_) => Output::Parameter(*output),
-        _ => {
-            sink_values.push(values.id(graph, *output));
-            Output::Sink(sink_values.len() as u32 - 1)
-        }
+    let decode = PhaseParts::of(decode, Phase::Decode, options, &mut values)?;
+    let prefill = prefill.map(|planned| PhaseParts::of(planned, Phase::Prefill, options, &mut values)).transpose()?;
+    let PhaseParts { mut stages, mut states, source: mut source_values, sink: mut sink_values, .. } = decode;
+    let PhaseParts { terminals, mut formats, mut streamed, .. } = decode;
+    let prefill = prefill.map(|parts| {
+        stages.iter_mut().zip(parts.stages).for_each(|(stages, more)| stages.extend(more));
+        states.extend(parts.states);
+        source_values.extend(parts.source);
+        sink_values.extend(parts.sink);
+        formats.extend(parts.formats);
+        let mut more = parts.streamed;
+        more.retain(|parameter| streamed.iter().all(|known| known.name != parameter.name));
+        streamed.extend(more);
+        parts.terminals
     });
-    let outputs: Vec<Output> = outputs.collect();
 
     let server_of = |device: DeviceId| SmolStr::new(&plan.devices[device.0 as usize].server);
     let (source, sink) = (server_of(plan.source), server_of(plan.sink));
@@ -132,7 +144,7 @@ pub fn deploy(
             peers: Vec::new(),
             senders: Vec::new(),
             values: values.list.clone(),
-            states: kept.iter().filter(|state| operands.contains(&state.operand)).copied().collect(),
+            states: states.iter().filter(|state| operands.contains(&state.operand)).copied().collect(),
             partitions,
             sends: Vec::new(),
             source: (server.name == source).then(|| terminal(plan.source, &source_values)),
@@ -140,7 +152,7 @@ pub fn deploy(
             in_flight: options.in_flight,
             reported: options.reported,
             wait: None,
-            streamed: streamed(graph, &options.streamed),
+            streamed: streamed.clone(),
         });
     }
     let used = plan.devices.iter().filter(|device| !device.order.is_empty()).map(|device| device.server.as_str());
@@ -149,19 +161,73 @@ pub fn deploy(
         return Err(DeployError::NoServer(absent.to_string()));
     }
     route(&mut setups, cluster);
-    set_formats(&mut setups, graph, plan, &values.tensors)?;
+    set_formats(&mut setups, &values, &formats)?;
     setups.iter().try_for_each(Setup::check)?;
-    Ok(Deployment { setups, inputs, outputs, tensors: values.tensors })
+    Ok(Deployment { setups, terminals, prefill, tensors: values.tensors })
 }
 
-/// Sets how values are sent: as the plan says of their tensors.
-fn set_formats(setups: &mut [Setup], graph: &Graph, plan: &Plan, tensors: &[TensorId]) -> Result<(), DeployError> {
-    let converted = plan.transfers.iter().filter(|transfer| !transfer.format.is_exact());
-    let formats: BTreeMap<TensorId, TransferFormat> = converted.map(|t| (t.tensor, t.format)).collect();
+/// What all servers do in one phase.
+struct PhaseParts {
+    /// By device.
+    stages: Vec<Vec<Stage>>,
+    states: Vec<State>,
+    terminals: Terminals,
+    source: Vec<ValueId>,
+    sink: Vec<ValueId>,
+    /// How values are sent that are not sent as they are.
+    formats: BTreeMap<ValueId, TransferFormat>,
+    streamed: Vec<StreamedTensor>,
+}
+
+impl PhaseParts {
+    fn of(
+        PlannedGraph { graph, plan }: PlannedGraph<'_>,
+        phase: Phase,
+        options: &DeployOptions,
+        values: &mut Values,
+    ) -> Result<PhaseParts, DeployError> {
+        values.begin(phase);
+        let cut = stages(plan, graph)?;
+        let mut stages: Vec<Vec<Stage>> = Vec::with_capacity(plan.devices.len());
+        for device in (0..plan.devices.len() as u32).map(DeviceId) {
+            let own = cut.iter().filter(|stage| stage.device == device);
+            stages.push(own.map(|stage| setup_stage(graph, plan, stage, values)).collect());
+        }
+        let pairs = graph.states(&plan.states).map_err(StageError::from)?;
+        let is_operand = |id: &TensorId| pairs.iter().any(|state| state.input == *id);
+        let is_result = |id: &TensorId| pairs.iter().any(|state| state.output == *id);
+        let states = values.states(graph, &pairs);
+        let inputs: Vec<TensorId> = graph
+            .inputs()
+            .filter(|t| (values.ids.contains_key(t) || graph.outputs.contains(t)) && !is_operand(t))
+            .collect();
+        let source = inputs.iter().map(|t| values.id(graph, *t)).collect();
+        let mut sink = Vec::new();
+        let returned = graph.outputs.iter().filter(|output| !is_result(output));
+        let outputs = returned.map(|output| match graph.tensor(*output).origin {
+            Origin::Parameter | Origin::Constant(_) => Output::Parameter(*output),
+            _ => {
+                sink.push(values.id(graph, *output));
+                Output::Sink(sink.len() as u32 - 1)
+            }
+        });
+        let terminals = Terminals { outputs: outputs.collect(), inputs };
+        let converted = plan.transfers.iter().filter(|transfer| !transfer.format.is_exact());
+        let formats = converted.filter_map(|t| Some((*values.ids.get(&t.tensor)?, t.format))).collect();
+        let streamed = streamed(graph, &options.streamed);
+        Ok(PhaseParts { stages, states, terminals, source, sink, formats, streamed })
+    }
+}
+
+/// Sets how values are sent.
+fn set_formats(
+    setups: &mut [Setup],
+    values: &Values,
+    formats: &BTreeMap<ValueId, TransferFormat>,
+) -> Result<(), DeployError> {
     for send in setups.iter_mut().flat_map(|setup| &mut setup.sends) {
-        let tensor = tensors[send.value.0 as usize];
-        let Some(format) = formats.get(&tensor).copied() else { continue };
-        let of = graph.tensor(tensor);
+        let Some(format) = formats.get(&send.value).copied() else { continue };
+        let of = &values.list[send.value.0 as usize];
         if Activation::of(&of.ty).is_none() {
             return Err(DeployError::Format { tensor: of.name.to_string(), ty: of.ty.clone(), format });
         }
@@ -183,15 +249,24 @@ fn partition(device: &DevicePlan, server: &Server, enforced: EnforcedLimit, stag
     }
 }
 
-/// The values so far, by the tensor that each is.
+/// The values so far.
 #[derive(Default)]
 struct Values {
     list: Vec<Value>,
+    /// The tensor that each is, in the graph of its phase.
     tensors: Vec<TensorId>,
+    phase: Phase,
+    /// Those of this phase, by the tensor that each is.
     ids: BTreeMap<TensorId, ValueId>,
 }
 
 impl Values {
+    /// Begins with the values of `phase`.
+    fn begin(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.ids.clear();
+    }
+
     /// Those of `states` whose input some stage reads.
     fn states(&mut self, graph: &Graph, states: &[StateTensors]) -> Vec<State> {
         let mut kept = Vec::new();
@@ -206,7 +281,7 @@ impl Values {
     fn id(&mut self, graph: &Graph, tensor: TensorId) -> ValueId {
         *self.ids.entry(tensor).or_insert_with(|| {
             let of = graph.tensor(tensor);
-            self.list.push(Value { name: of.name.clone(), ty: of.ty.clone() });
+            self.list.push(Value { name: of.name.clone(), ty: of.ty.clone(), phase: self.phase });
             self.tensors.push(tensor);
             ValueId(self.list.len() as u32 - 1)
         })

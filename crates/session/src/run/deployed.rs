@@ -3,16 +3,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    DeployError, DeployOptions, RunError, agents_of, deploy,
-    loaded::LoadedDeployment,
+    DeployError, DeployOptions, RunError, agents_of,
+    deploy::{PlannedGraph, deploy_phases},
+    loaded::{LoadedDeployment, Step},
     outputs::{OutputError, outputs},
+    prefill::Prefill,
 };
 use edgecut_agent::{
-    deployment::{Deployment, Output},
-    protocol::setup::{EnforcedLimit, ReportedOutputs},
+    deployment::{Deployment, Output, Terminals},
+    protocol::{
+        phase::Phase,
+        setup::{EnforcedLimit, ReportedOutputs},
+    },
 };
 use edgecut_engine::EngineError;
-use edgecut_graph::{Graph, StatePair, TensorData, TensorId};
+use edgecut_graph::{Graph, StatePair, TensorData, TensorId, units::Micros};
 use edgecut_plan::{Plan, planned_graph};
 
 use crate::{
@@ -26,13 +31,23 @@ use crate::{
 pub struct Deployed<'a> {
     site: &'a Site,
     model: &'a Model,
-    graph: Graph,
     deployment: Arc<Deployment>,
     /// Inputs and outputs that stay on the agents: the model's, and those of the plan's graph.
     states: Vec<StatePair>,
+    decode: DeployedPhase,
+    /// Steps of several tokens, if there are any.
+    prefill: Option<DeployedPhase>,
+    loaded: LoadedDeployment,
+}
+
+/// What a phase computes, and of what.
+struct DeployedPhase {
+    graph: Graph,
+    terminals: Terminals,
     /// The contents of inputs that are not given, and of parameters that are outputs.
     defaults: BTreeMap<TensorId, TensorData>,
-    loaded: LoadedDeployment,
+    /// The expected time of a run.
+    expected: Micros,
 }
 
 impl Site {
@@ -41,46 +56,86 @@ impl Site {
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
+        self.deploy_phases(model, plan, None)
+    }
+
+    /// The same with steps of several tokens, of a decoder.
+    pub(super) fn deploy_phases<'a>(
+        &'a self,
+        model: &'a Model,
+        plan: &Plan,
+        prefill: Option<&Prefill>,
+    ) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
         model.contents(model.graph())?.beginning(&plan.model.states)?;
-        let contents = model.contents(&graph)?.beginning(&plan.states)?;
-        let given = contents.given();
+        let mut given = model.contents(&graph)?.beginning(&plan.states)?.given();
+        if let Some(Prefill { model, graph, .. }) = prefill {
+            given.extend(model.contents(graph)?.given());
+        }
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
             ..DeployOptions::new(1, &given)
         };
-        let deployment = deploy::deploy(&graph, plan, &self.cluster, &options).map_err(|error| match error {
+        let longer = prefill.map(|prefill| PlannedGraph { graph: &prefill.graph, plan: &prefill.plan });
+        let deployment = deploy_phases(PlannedGraph { graph: &graph, plan }, longer, &self.cluster, &options);
+        let deployment = deployment.map_err(|error| match error {
             DeployError::Setup(_) => Error::failed(error),
             _ => Error::bad_input(error),
         })?;
-        let returned = deployment.outputs.iter().filter_map(|output| match output {
-            Output::Parameter(id) => Some(*id),
-            Output::Sink(_) => None,
-        });
-        let defaults = deployment.inputs.iter().copied().chain(returned);
-        let defaults = defaults.map(|id| Ok((id, contents.of(id)?))).collect::<Result<_, _>>().map_err(engine_error)?;
-        drop(contents);
+        let expected = plan.predicted.latency_us;
+        let phase = |model: &Model, graph: &Graph, terminals: &Terminals, tokens: usize| {
+            let expected = Micros(expected.0 * tokens as f64);
+            DeployedPhase::of((model, graph), terminals.clone(), &plan.states, expected)
+        };
+        let decode = phase(model, &graph, &deployment.terminals, 1)?;
+        let longer = prefill.zip(deployment.prefill.as_ref());
+        let prefill = longer.map(|(of, terminals)| phase(&of.model, &of.graph, terminals, of.interface.step));
+        let prefill = prefill.transpose()?;
         let deployment = Arc::new(deployment);
         let loading = async {
             let fleet = connect_all(&only(&self.cluster, &deployment), &self.events).await?;
             let agents = agents_of(&deployment, &fleet).map_err(Error::agent)?;
-            let expected = plan.predicted.latency_us;
-            LoadedDeployment::load(deployment.clone(), agents, given, expected).await.map_err(run_error)
+            if let Some(old) = agents.iter().find(|agent| deployment.prefill.is_some() && !agent.knows_phases()) {
+                let what =
+                    format!("agent {} is of an older version, which reads prompts token by token only", old.name());
+                return Err(Error::Failed(format!("{what}: upgrade it, or give option `prompt` 1").into()));
+            }
+            LoadedDeployment::load(deployment.clone(), agents, given).await.map_err(run_error)
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
         let states = plan.model.states.iter().chain(&plan.states).cloned().collect();
-        Ok(Deployed { site: self, model, graph, deployment, states, defaults, loaded })
+        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded })
+    }
+}
+
+impl DeployedPhase {
+    /// Of `graph` that was made of `model`.
+    fn of(
+        (model, graph): (&Model, &Graph),
+        terminals: Terminals,
+        states: &[StatePair],
+        expected: Micros,
+    ) -> Result<DeployedPhase, Error> {
+        let contents = model.contents(graph)?.beginning(states)?;
+        let returned = terminals.outputs.iter().filter_map(|output| match output {
+            Output::Parameter(id) => Some(*id),
+            Output::Sink(_) => None,
+        });
+        let defaults = terminals.inputs.iter().copied().chain(returned);
+        let defaults = defaults.map(|id| Ok((id, contents.of(id)?))).collect::<Result<_, _>>().map_err(engine_error)?;
+        Ok(DeployedPhase { graph: graph.clone(), terminals, defaults, expected })
     }
 }
 
 impl Deployed<'_> {
-    /// The number of values that go from one server to another in a run, and their bytes.
+    /// The number of values that go from one server to another in a run, and their bytes; for a decoder, in a step of one token.
     pub(super) fn exchanges(&self) -> (usize, u64) {
         let setups = self.deployment.setups.iter();
         let sent = setups.flat_map(|setup| setup.sends.iter().filter_map(|send| setup.value(send.value)));
-        sent.fold((0, 0), |(count, bytes), value| (count + 1, bytes + value.bytes().0))
+        sent.filter(|value| value.phase.is_decode())
+            .fold((0, 0), |(count, bytes), value| (count + 1, bytes + value.bytes().0))
     }
 
     /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
@@ -90,13 +145,20 @@ impl Deployed<'_> {
     /// If an input does not exist or has another type, an agent fails, or the call is cancelled. After a failure of an
     /// agent or a cancellation, the plan must be deployed again.
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
-        self.step(inputs, false)
+        self.step(Phase::default(), inputs, false)
     }
 
     /// Like [`Deployed::run`]. If it `continues`, it reads the states that the run before left. Returns the outputs that
     /// are no states.
-    pub(super) fn step(&self, inputs: &BTreeMap<&str, TensorData>, continues: bool) -> Result<Vec<TensorData>, Error> {
-        let graph = &self.graph;
+    pub(super) fn step(
+        &self,
+        phase: Phase,
+        inputs: &BTreeMap<&str, TensorData>,
+        continues: bool,
+    ) -> Result<Vec<TensorData>, Error> {
+        let of = self.prefill.as_ref().filter(|_| phase == Phase::Prefill).unwrap_or(&self.decode);
+        let DeployedPhase { graph, terminals, defaults, expected } = of;
+        let step = Step { phase, continues, expected: *expected };
         for (name, data) in inputs {
             if self.states.iter().any(|state| state.input == *name) {
                 return Err(given_state(name));
@@ -119,14 +181,14 @@ impl Deployed<'_> {
             }
         }
         let content = |id: TensorId| {
-            let given = inputs.get(graph.tensor(id).name.as_str()).or_else(|| self.defaults.get(&id));
+            let given = inputs.get(graph.tensor(id).name.as_str()).or_else(|| defaults.get(&id));
             given.cloned().ok_or_else(|| EngineError::Other(format!("{} has no content", graph.tensor(id).name)))
         };
-        let source = self.deployment.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
+        let source = terminals.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
         let source = source.map_err(engine_error)?;
-        let running = async { self.loaded.run(source, continues).await.map_err(run_error) };
+        let running = async { self.loaded.run(source, step).await.map_err(run_error) };
         let sink = self.site.runtime.block_on(self.site.events.until_cancelled(running))?;
-        outputs(&self.deployment, &sink, &content).map_err(|error| match error {
+        outputs(terminals, &sink, &content).map_err(|error| match error {
             OutputError::Content(error) => engine_error(error),
             OutputError::Missing => Error::failed(error),
         })

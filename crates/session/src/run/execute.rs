@@ -17,6 +17,7 @@ use edgecut_agent::{
     clock::Clock,
     deployment::Deployment,
     protocol::{
+        phase::Phase,
         run::{RunCommand, RunEvent, Start},
         setup::Setup,
     },
@@ -127,7 +128,9 @@ impl Participants<'_> {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
                 open.insert(next, Open { begin: Instant::now(), started: None, arrived: None, finished: 0 });
-                self.broadcast(&RunCommand::Start(Start { inference: next, continues: is_sequence && next > 0 })).await;
+                let continues = is_sequence && next > 0;
+                let start = Start { inference: next, phase: Phase::default(), continues };
+                self.broadcast(&RunCommand::Start(start)).await;
                 next += 1;
                 continue;
             }

@@ -285,7 +285,7 @@ impl<'a> Execution<'a> {
             other => Unreached::Other(other),
         })?;
         let agents = agents_of(&deployment, &fleet).map_err(Error::failed)?;
-        let inputs = deployment.inputs.iter().map(|id| contents.of(*id)).collect::<Result<Vec<_>, _>>();
+        let inputs = deployment.terminals.inputs.iter().map(|id| contents.of(*id)).collect::<Result<Vec<_>, _>>();
         let inputs = inputs.map_err(engine_error)?;
         let record = execute(&deployment, &agents, &inputs, &given, &how).await;
         Ok((deployment, record))

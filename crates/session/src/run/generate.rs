@@ -6,6 +6,7 @@ use std::{path::Path, time::Instant};
 
 use edgecut_agent::{
     Oversubscribed,
+    protocol::phase::Phase,
     results::{Latencies, Tolerance},
 };
 use edgecut_engine::EngineOptions;
@@ -16,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     execution::reference_engines,
     planned::PlannedModel,
+    prefill::{Prefill, longest_step},
     progress::RunWatch,
     sampling::sample,
-    steps::{LocalSteps, Phase, Steps},
+    steps::{LocalSteps, Steps},
     token_check::TokenCheck,
 };
 use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface};
@@ -31,6 +33,9 @@ pub struct GenerateOptions {
     pub tokens: usize,
     /// The tokens of the prompt; at least one.
     pub prompt_ids: Vec<u64>,
+    /// Tokens of a step that reads the prompt. By default [`ModelOptions::prompt`], or at most 128, of a plan as many as its memory
+    /// limits leave room for.
+    pub prompt_step: Option<u64>,
     /// Each token is drawn from this number of tokens with the largest logits, by their softmax. With 1, the largest is taken.
     pub top_k: usize,
     /// The seed of these draws.
@@ -41,7 +46,7 @@ pub struct GenerateOptions {
 
 impl Default for GenerateOptions {
     fn default() -> GenerateOptions {
-        GenerateOptions { tokens: 64, prompt_ids: Vec::new(), top_k: 1, seed: 0, no_check: false }
+        GenerateOptions { tokens: 64, prompt_ids: Vec::new(), prompt_step: None, top_k: 1, seed: 0, no_check: false }
     }
 }
 
@@ -78,6 +83,7 @@ impl GenerateOptions {
             GenerateOptions { prompt_ids, .. } if prompt_ids.is_empty() => {
                 "option `prompt_ids`: expected the numbers of at least one token"
             }
+            GenerateOptions { prompt_step: Some(0), .. } => "option `prompt`: expected at least one token",
             GenerateOptions { top_k: 0, .. } => "option `top_k`: expected at least one token",
             _ => return Ok(()),
         };
@@ -86,12 +92,19 @@ impl GenerateOptions {
 }
 
 /// The longest step in which a prompt is read, unless an option says so.
-const PREFILL_STEP: u64 = 128;
+const MAX_PREFILL_STEP: u64 = 128;
+
+/// The tokens of a step that reads a prompt of so many tokens, at most `longest`. With the tokens that are left, which are read one by
+/// one, there are as few steps as possible.
+fn prefill_step(prompt: u64, longest: u64) -> u64 {
+    let lengths = 1..=longest.min(prompt).clamp(1, MAX_PREFILL_STEP);
+    lengths.rev().min_by_key(|length| prompt / length + prompt % length).unwrap_or(1)
+}
 
 /// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`.
 ///
-/// The prompt is read in steps of [`ModelOptions::prompt`] tokens, by default 128 or all, and the rest token by token. If
-/// `options` do not give the context, it is as long as these tokens need.
+/// The prompt is read in steps of [`GenerateOptions::prompt_step`] tokens, and the rest token by token. If `options` do not give the
+/// context, it is as long as these tokens need.
 ///
 /// # Errors
 /// If the model is no decoder or cannot be computed, or the generation is cancelled before the first token.
@@ -105,7 +118,7 @@ pub fn generate(
     generate.check()?;
     site.check()?;
     let (prompt, tokens) = (generate.prompt_ids.len() as u64, generate.tokens as u64);
-    let prefill = options.prompt.unwrap_or(prompt.min(PREFILL_STEP));
+    let prefill = generate.prompt_step.or(options.prompt).unwrap_or_else(|| prefill_step(prompt, MAX_PREFILL_STEP));
     let context = options.context.unwrap_or_else(|| prompt.saturating_add(tokens - 1));
     let with_step = |step| ModelOptions { context: Some(context), prompt: Some(step), ..options.clone() };
     let model = Model::open(path, &with_step(1))?;
@@ -116,6 +129,7 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
+    let engine = engine.sharing_weights().unwrap_or(engine);
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     if prefill != 1 {
         let of_prompt = Model::open(path, &with_step(prefill))?;
@@ -158,17 +172,22 @@ impl Site {
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
         let events = &self.events;
-        let interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
+        let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
         interfaces.check(options)?;
         if plan.model.states != model.states {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
         }
+        let prefill = self.prefill(model, plan, options)?;
         let mut deployed = {
             let watch = RunWatch::start(events);
             watch.tell("loading the plan");
-            self.deploy(model, plan)?
+            self.deploy_phases(model, plan, prefill.as_ref())?
         };
+        let longer = prefill.map(|prefill| {
+            interfaces.prefill = Some(prefill.interface);
+            prefill.model
+        });
         let mut generation = {
             let watch = RunWatch::start(events);
             watch.tell("generating tokens");
@@ -184,7 +203,10 @@ impl Site {
         let engines = reference_engines(self, plan);
         let load = |engine: &EngineOptions| {
             let engine = engine.start(1).map_err(Error::failed)?;
-            LocalSteps::load(model, engine.as_ref())
+            let engine = engine.sharing_weights().unwrap_or(engine);
+            let mut steps = LocalSteps::load(model, engine.as_ref())?;
+            longer.iter().try_for_each(|longer| steps.load_prefill(longer, engine.as_ref()))?;
+            Ok::<_, Error>(steps)
         };
         let loaded = engines.iter().map(load).reduce(|one, other| one.or(other));
         let mut steps = match loaded {
@@ -215,6 +237,22 @@ impl Site {
             None => (accepted == generation.tokens.len()).then_some(true),
         };
         Ok(Generation { is_equal, near_ties, ..generation })
+    }
+
+    /// The step of several tokens in which `plan` of `model` reads the prompt; `None` if it is read token by token.
+    fn prefill(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Option<Prefill>, Error> {
+        let prompt = options.prompt_ids.len() as u64;
+        let step = options.prompt_step.unwrap_or_else(|| prefill_step(prompt, longest_step(plan)));
+        if step <= 1 || step > prompt {
+            return Ok(None);
+        }
+        match Prefill::of(model, plan, step) {
+            Err(error) if options.prompt_step.is_none() => {
+                self.events.notice(format_args!("the prompt is read token by token: {error}"));
+                Ok(None)
+            }
+            prefill => prefill,
+        }
     }
 }
 
@@ -322,4 +360,18 @@ fn run(
         is_equal: None,
         near_ties: 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_read_in_few_steps() {
+        for (prompt, longest, step) in
+            [(1, 128, 1), (5, 128, 5), (128, 128, 128), (129, 128, 64), (200, 500, 100), (5, 2, 2), (7, 0, 1)]
+        {
+            assert_eq!(prefill_step(prompt, longest), step, "{prompt} {longest}");
+        }
+    }
 }

@@ -13,7 +13,11 @@ use super::{
 use edgecut_agent::{
     client::Agent,
     deployment::Deployment,
-    protocol::run::{RunCommand, RunEvent, Start},
+    protocol::{
+        phase::Phase,
+        run::{RunCommand, RunEvent, Start},
+        setup::Setup,
+    },
 };
 use edgecut_graph::{TensorData, units::Micros};
 
@@ -23,17 +27,26 @@ pub struct LoadedDeployment {
     requests: mpsc::Sender<Request>,
 }
 
-/// Inputs, whether they continue the sequence of the inputs before, and the channel for their outputs.
+/// What a run computes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub phase: Phase,
+    /// Whether it reads the states that the run before left.
+    pub continues: bool,
+    /// Its expected time: it fails if an agent is silent for much longer.
+    pub expected: Micros,
+}
+
+/// A step, its inputs, and the channel for their outputs.
 struct Request {
+    step: Step,
     inputs: Vec<TensorData>,
-    continues: bool,
     reply: oneshot::Sender<Result<Vec<TensorData>, RunError>>,
 }
 
 impl LoadedDeployment {
     /// Loads `deployment` on `agents`, which are in the order of its setups. The deployment must report
-    /// [`ReportedOutputs::All`]. `expected` is the expected time of a run; a run fails if an agent is silent for much
-    /// longer.
+    /// [`ReportedOutputs::All`].
     ///
     /// [`ReportedOutputs::All`]: edgecut_agent::protocol::setup::ReportedOutputs::All
     ///
@@ -43,25 +56,23 @@ impl LoadedDeployment {
         deployment: Arc<Deployment>,
         agents: Vec<Agent>,
         parameters: BTreeMap<SmolStr, TensorData>,
-        expected: Micros,
     ) -> Result<LoadedDeployment, RunError> {
         let (requests, received) = mpsc::channel(1);
         let (loaded, is_loaded) = oneshot::channel();
         tokio::spawn(async move {
-            serve(&deployment, &agents, &parameters, expected, loaded, received).await;
+            serve(&deployment, &agents, &parameters, loaded, received).await;
         });
         is_loaded.await.map_err(|_| RunError::Unloaded)??;
         Ok(LoadedDeployment { requests })
     }
 
-    /// Computes the values at the sink from `inputs`, the values at the source. Both are in the order of the
-    /// deployment. If it `continues`, it reads the states that the run before left.
+    /// Computes the values at the sink from `inputs`, the values at the source. Both are in the order of the deployment.
     ///
     /// # Errors
     /// If an agent fails or is lost, in this run or an earlier one.
-    pub async fn run(&self, inputs: Vec<TensorData>, continues: bool) -> Result<Vec<TensorData>, RunError> {
+    pub(super) async fn run(&self, inputs: Vec<TensorData>, step: Step) -> Result<Vec<TensorData>, RunError> {
         let (reply, result) = oneshot::channel();
-        self.requests.send(Request { inputs, continues, reply }).await.map_err(|_| RunError::Unloaded)?;
+        self.requests.send(Request { step, inputs, reply }).await.map_err(|_| RunError::Unloaded)?;
         result.await.map_err(|_| RunError::Unloaded)?
     }
 }
@@ -71,7 +82,6 @@ async fn serve(
     deployment: &Deployment,
     agents: &[Agent],
     parameters: &BTreeMap<SmolStr, TensorData>,
-    expected: Micros,
     mut loaded: oneshot::Sender<Result<(), RunError>>,
     mut requests: mpsc::Receiver<Request>,
 ) {
@@ -90,9 +100,9 @@ async fn serve(
         return;
     }
     let mut next = 0;
-    while let Some(Request { inputs, continues, mut reply }) = requests.recv().await {
+    while let Some(Request { step, inputs, mut reply }) = requests.recv().await {
         let computed = tokio::select! {
-            computed = participants.compute(&inputs, continues, &mut next, expected) => computed,
+            computed = participants.compute(&inputs, step, &mut next) => computed,
             // A run in progress cannot be cancelled, so the deployment is unloaded.
             () = reply.closed() => return,
         };
@@ -108,15 +118,14 @@ impl Participants<'_> {
     async fn compute(
         &mut self,
         inputs: &[TensorData],
-        continues: bool,
+        Step { phase, continues, expected }: Step,
         next: &mut u64,
-        expected: Micros,
     ) -> Result<Vec<TensorData>, RunError> {
-        self.send_contents(inputs, &BTreeMap::new()).await?;
+        self.send_contents(phase, inputs, &BTreeMap::new()).await?;
         let last = (*next).max(self.warm_ups);
         let mut outputs = Vec::new();
         while *next <= last {
-            outputs = self.infer(Start { inference: *next, continues }, expected).await?;
+            outputs = self.infer(Start { inference: *next, phase, continues }, expected).await?;
             *next += 1;
         }
         Ok(outputs)
@@ -124,8 +133,8 @@ impl Participants<'_> {
 
     async fn infer(&mut self, start: Start, expected: Micros) -> Result<Vec<TensorData>, RunError> {
         self.broadcast(&RunCommand::Start(start)).await;
-        let sinks = self.deployment.setups.iter().filter_map(|setup| setup.sink.as_ref());
-        let wanted = sinks.map(|sink| sink.values.len()).sum::<usize>();
+        let of_sink = |setup: &Setup| setup.sink.as_ref().map_or(0, |sink| setup.values_in(sink, start.phase).len());
+        let wanted: usize = self.deployment.setups.iter().map(of_sink).sum();
         let (mut outputs, mut unfinished, mut has_arrived) =
             (BTreeMap::<u32, TensorData>::new(), self.deployment.setups.len(), false);
         while outputs.len() < wanted || unfinished > 0 || !has_arrived {

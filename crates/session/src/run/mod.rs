@@ -8,6 +8,7 @@
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
 //! | [`generate`](mod@generate), `steps`, `sampling` | generation of tokens by a decoder; what computes its steps; the choice of a token |
+//! | `prefill` | the plan of a decoder for steps of several tokens |
 //! | `token_check` | comparison of a plan's tokens with those of one device |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
@@ -40,6 +41,7 @@ pub mod outputs;
 mod participants;
 pub(crate) mod perform;
 pub mod planned;
+mod prefill;
 mod progress;
 mod replan;
 pub mod results_file;

@@ -117,7 +117,7 @@ impl OffloadRunner<'_> {
         let groups = outcome.groups.iter().filter(|group| group.device == here);
         let excess = groups.map(|group| group.predicted_workspace_bytes.shortfall(group.workspace_bytes)).max();
         Ok(OffloadRun {
-            outputs: outputs(&deployment, &record.sink_values, &|id| (self.content)(&offload.graph, id))?,
+            outputs: outputs(&deployment.terminals, &record.sink_values, &|id| (self.content)(&offload.graph, id))?,
             time: outcome.latency.median_us,
             parameters: memory(self.devices.device).map(|m| m.parameter_bytes).unwrap_or_default(),
             peak: peak(self.devices.device),

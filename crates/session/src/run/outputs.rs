@@ -1,6 +1,6 @@
 //! The outputs of a model that a plan computed.
 
-use edgecut_agent::deployment::{Deployment, Output};
+use edgecut_agent::deployment::{Output, Terminals};
 use edgecut_engine::EngineError;
 use edgecut_graph::{TensorData, TensorId};
 
@@ -18,7 +18,7 @@ pub enum OutputError {
 /// # Errors
 /// If the sink sent too few, or a content cannot be read.
 pub fn outputs(
-    deployment: &Deployment,
+    terminals: &Terminals,
     sink_values: &[TensorData],
     content: &dyn Fn(TensorId) -> Result<TensorData, EngineError>,
 ) -> Result<Vec<TensorData>, OutputError> {
@@ -26,5 +26,5 @@ pub fn outputs(
         Output::Sink(index) => sink_values.get(*index as usize).cloned().ok_or(OutputError::Missing),
         Output::Parameter(id) => Ok(content(*id)?),
     };
-    deployment.outputs.iter().map(output).collect()
+    terminals.outputs.iter().map(output).collect()
 }

@@ -15,6 +15,7 @@ use edgecut_agent::{
     clock::Clock,
     deployment::Deployment,
     protocol::{
+        phase::Phase,
         run::{RunCommand, RunEvent},
         setup::{Partition, Setup},
     },
@@ -134,9 +135,10 @@ impl<'a> Participants<'a> {
         })
     }
 
-    /// Sends parameters and inputs to the agents that need them, in parallel.
+    /// Sends parameters and the inputs of an inference of `phase` to the agents that need them, in parallel.
     pub async fn send_contents(
         &self,
+        phase: Phase,
         inputs: &[TensorData],
         parameters: &BTreeMap<SmolStr, TensorData>,
     ) -> Result<(), RunError> {
@@ -146,8 +148,8 @@ impl<'a> Participants<'a> {
                     self.send(index, RunCommand::Parameter { index: number, data: data.clone() }).await?;
                 }
             }
-            if setup.source.is_some() {
-                for (number, data) in (0u32..).zip(inputs) {
+            if let Some(source) = &setup.source {
+                for ((number, _), data) in setup.values_in(source, phase).into_iter().zip(inputs) {
                     self.send(index, RunCommand::Input { index: number, data: data.clone() }).await?;
                 }
             }
@@ -270,7 +272,7 @@ impl<'a> Participants<'a> {
     ) -> Result<Participants<'a>, RunError> {
         let mut participants = Participants::lease(deployment, agents, progress).await?;
         participants.report_loading(progress);
-        participants.send_contents(inputs, parameters).await?;
+        participants.send_contents(Phase::default(), inputs, parameters).await?;
         participants.all(Progress::Loaded, LOAD_DEADLINE, progress).await?;
         participants.broadcast(&RunCommand::Connect).await;
         participants.all(Progress::Connected, RUN_DEADLINE, progress).await?;

@@ -28,7 +28,7 @@ pub(crate) async fn perform(
     let options = DeployOptions::new(in_flight, context.given);
     let deployment = deploy(context.graph, plan, context.cluster, &options)?;
     let agents = agents_of(&deployment, context.fleet)?;
-    let inputs = deployment.inputs.iter().map(|id| content(context, *id)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = deployment.terminals.inputs.iter().map(|id| content(context, *id)).collect::<Result<Vec<_>, _>>()?;
     let how = ExecuteOptions {
         repeat,
         in_flight,

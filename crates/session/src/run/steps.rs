@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use edgecut_agent::protocol::phase::Phase;
 use edgecut_engine::{Engine, Executable};
 use edgecut_graph::{Graph, TensorData, TensorId};
 use smol_str::SmolStr;
 
 use super::deployed::Deployed;
 use crate::{Error, Model, model::contents::engine_error};
-
-/// Which step is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Prefill,
-    Decode,
-}
 
 /// What computes the steps of one sequence.
 pub(super) trait Steps {
@@ -32,14 +26,13 @@ pub(super) trait Steps {
 }
 
 impl Steps for Deployed<'_> {
-    /// A plan has one step, for both phases.
     fn step(
         &mut self,
-        _: Phase,
+        phase: Phase,
         inputs: &BTreeMap<&str, TensorData>,
         continues: bool,
     ) -> Result<Vec<TensorData>, Error> {
-        Deployed::step(self, inputs, continues)
+        Deployed::step(self, phase, inputs, continues)
     }
 }
 

@@ -13,8 +13,8 @@ use edgecut_graph::{
 pub(in crate::server) struct Effects {
     /// Values to send, in this order.
     pub sends: Vec<PendingSend>,
-    /// The model's outputs, once all of an inference have reached the sink.
-    pub outputs: Option<(u64, Vec<TensorData>)>,
+    /// The model's outputs, once all of an inference have reached the sink, with their indices among the sink's values.
+    pub outputs: Option<(u64, Vec<(u32, TensorData)>)>,
     /// The trace of an inference that this server has completed.
     pub finished: Option<InferenceTrace>,
 }
@@ -67,6 +67,8 @@ pub(in crate::server) struct StageRun {
 pub enum RunStateError {
     #[error("inference {inference} is not in flight: expected {from} to {to}")]
     NotInFlight { inference: u64, from: u64, to: u64 },
+    #[error("inference {0} began in another phase")]
+    OtherPhase(u64),
     #[error("value {0} is not expected from another server")]
     UnexpectedValue(u32),
     #[error("value {0} arrived twice for the same inference")]

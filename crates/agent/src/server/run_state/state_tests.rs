@@ -17,7 +17,7 @@ fn a_state_goes_from_one_inference_to_the_next() {
     let mut harness = Harness::new(&setup);
     let mut content = Vec::new();
     for (inference, continues) in [(0, false), (1, true), (2, true), (3, false)] {
-        let start = Start { inference, continues };
+        let start = Start { inference, phase: Phase::default(), continues };
         harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).unwrap();
         let task = harness.state.next_stage(0).unwrap();
         content.push(task.operands[1].bytes()[0]);
@@ -46,4 +46,56 @@ fn states_that_others_make_are_received_and_kept() {
          receive 0 2 -> finished 0
          start 1 continues -> -";
     check(&setup, &[("reader", script)]);
+}
+
+#[test]
+fn phases_have_their_own_stages_and_one_state() {
+    // Decode: stage 0 reads the state 1 and the input 0, and leaves 2 and the output 3. Prefill: stage 1 the same with the
+    // values 4 to 7, of which the input is larger; a peer sends 8, which stage 2 of prefill sends on.
+    let stages = partition("cpu", &[(&[0, 1], &[2, 3]), (&[4, 5], &[6, 7]), (&[8], &[9])]);
+    let state = |operand, result| State { operand: ValueId(operand), result: ValueId(result) };
+    let states = vec![state(1, 2), state(5, 6)];
+    let (source, sink) = (terminal(&[0, 4], Some(0)), terminal(&[3, 7], Some(0)));
+    let mut setup = Setup { source, sink, states, ..setup(&[1, 8, 8, 1, 4, 8, 8, 2, 1, 1], vec![stages], &[9]) };
+    for value in 4..10 {
+        setup.values[value].phase = Phase::Prefill;
+    }
+    setup.values[5].name = setup.values[1].name.clone();
+    setup.check_states(&BTreeSet::new()).unwrap();
+    let setup = Arc::new(setup);
+    let mut harness = Harness::new(&setup);
+    let mut content = Vec::new();
+    for (inference, phase, continues) in
+        [(0, Phase::Prefill, false), (1, Phase::Prefill, true), (2, Phase::Decode, true)]
+    {
+        let start = Start { inference, phase, continues };
+        let (inputs, output) = if phase == Phase::Prefill { (4, 2) } else { (1, 1) };
+        harness.state.start(start, &[tensor(vec![7; inputs])], Micros(1.0)).unwrap();
+        let task = harness.state.next_stage(0).unwrap();
+        assert_eq!(task.stage.index, usize::from(phase == Phase::Prefill));
+        content.push(task.operands[1].bytes()[0]);
+        let results = vec![tensor(vec![inference as u8 + 1; 8]), tensor(vec![0; output])];
+        let run = StageRun { results, ..StageRun::default() };
+        let effects = harness.state.finish_stage(0, task.stage, run).unwrap();
+        let (_, outputs) = effects.outputs.clone().unwrap();
+        assert_eq!(outputs.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [u32::from(phase == Phase::Prefill)]);
+        if phase == Phase::Decode {
+            assert_eq!(render(&effects), format!("outputs {inference}, finished {inference}"));
+            assert_eq!(harness.apply("next 0"), "idle", "no stage of the other phase");
+            continue;
+        }
+        let refused = harness.state.start(Start { phase: Phase::Decode, ..start }, &[], Micros(1.0)).unwrap_err();
+        assert_eq!(refused, RunStateError::OtherPhase(inference));
+        for (event, effects) in [
+            (format!("begin {inference} 8"), "-".to_string()),
+            (format!("receive {inference} 8"), "-".to_string()),
+            ("next 0".to_string(), format!("run {inference}.2 ready 2")),
+            ("finish 0".to_string(), format!("send {inference}.0")),
+            (format!("sent {inference} 0"), format!("finished {inference}")),
+        ] {
+            let found = harness.apply(&event);
+            assert!(found == effects || event == "next 0" && found.starts_with(&effects[..7]), "{event}: {found}");
+        }
+    }
+    assert_eq!(content, [0, 1, 2], "both phases read what the step before left");
 }

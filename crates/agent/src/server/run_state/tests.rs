@@ -35,6 +35,7 @@ pub(super) fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) ->
     let value = |(index, size): (usize, &u64)| Value {
         name: index.to_string().into(),
         ty: TensorType::of(DType::U8, &[*size]),
+        phase: Phase::default(),
     };
     let peer = Peer { server: "peer".into(), address: "peer:1".to_string(), tls_name: None };
     Setup {
@@ -94,7 +95,7 @@ impl Harness {
                 let values = self.state.setup.source.iter().flat_map(|source| &source.values);
                 let inputs: Vec<TensorData> = values.map(|value| self.zeros(*value)).collect();
                 let continues = words.len() > 2;
-                self.state.start(Start { inference: number(1), continues }, &inputs, now)
+                self.state.start(Start { inference: number(1), phase: Phase::default(), continues }, &inputs, now)
             }
             "begin" => {
                 let begun = self.state.begin_receive(number(1), ValueId(number(2) as u32), now);
@@ -147,6 +148,11 @@ pub(super) fn render(effects: &Effects) -> String {
     let finished = effects.finished.iter().map(|trace| format!("finished {}", trace.inference));
     let all: Vec<String> = sends.chain(outputs).chain(finished).collect();
     if all.is_empty() { "-".to_string() } else { all.join(", ") }
+}
+
+/// The start of an inference that begins a sequence.
+fn beginning(inference: u64) -> Start {
+    Start { inference, phase: Phase::default(), continues: false }
 }
 
 /// Source and sink on one server. Value 0 is the input, 1 comes from a peer; stage 0 computes 2 from 0, which is sent;
@@ -384,9 +390,7 @@ fn simulate(setup: &Arc<Setup>, total: u64, seed: u64) -> BTreeMap<u64, Vec<Tens
                 0 if window.contains(&started) => {
                     let input = compute(0, 4, &[tensor(vec![started as u8])]);
                     started += 1;
-                    Some(
-                        harness.state.start(Start { inference: started - 1, continues: false }, &[input], now).unwrap(),
-                    )
+                    Some(harness.state.start(beginning(started - 1), &[input], now).unwrap())
                 }
                 1 => window.clone().find(|n| !begun.contains(n) && random.bool()).map(|n| {
                     begun.insert(n);
@@ -429,6 +433,7 @@ fn simulate(setup: &Arc<Setup>, total: u64, seed: u64) -> BTreeMap<u64, Vec<Tens
         };
         sends.extend(effects.sends);
         if let Some((inference, found)) = effects.outputs {
+            let found = found.into_iter().map(|(_, data)| data).collect();
             assert!(outputs.insert(inference, found).is_none(), "outputs are delivered twice");
         }
         if let Some(trace) = effects.finished {
@@ -466,7 +471,7 @@ fn what_is_received_counts_against_the_limit_from_its_first_byte() {
         let received: Vec<bool> = (0..3)
             .map(|number| {
                 let input = TensorData::new(DType::U8, [4], vec![0; 4]).unwrap();
-                state.start(Start { inference: number, continues: false }, &[input], Micros::ZERO).is_ok()
+                state.start(beginning(number), &[input], Micros::ZERO).is_ok()
                     && state.begin_receive(number, ValueId(1), Micros::ZERO).is_ok()
             })
             .collect();

@@ -1,0 +1,67 @@
+//! The plan of a model for the same model with other sizes: what the weights and states of one device are stays there, so that a
+//! decoder can read its prompt in longer steps with the plan that generates its tokens.
+
+use edgecut_graph::{Graph, Origin};
+use edgecut_ops::passes::axes::counterpart;
+
+use super::file::{Plan, Split};
+
+/// Why a plan does not fit the model with other sizes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResizedError {
+    #[error("with these sizes the model has other operators")]
+    Operators,
+    #[error("with these sizes the parameter {0} is of another type")]
+    Parameter(String),
+    #[error("with these sizes {0} cannot be split as the plan says")]
+    Split(String),
+    #[error("the plan has memory schedules, which are made for its sizes")]
+    Schedules,
+}
+
+/// `plan` of `graph` for `other`, the same model with other sizes. Each operator is split along the axis that cuts the same dimensions
+/// at the same positions. Times, memory and transfers remain those of `plan`.
+///
+/// # Errors
+/// If operators or parameters are others, or an operator has no such axis.
+pub fn resized(plan: &Plan, graph: &Graph, other: &Graph) -> Result<Plan, ResizedError> {
+    if !plan.schedules.is_empty() {
+        return Err(ResizedError::Schedules);
+    }
+    check_same_operators(graph, other)?;
+    let mut parameters = graph.parameters().map(|id| (graph.tensor(id), other.tensor(id)));
+    let differs = parameters.find(|(one, other)| matches!(one.origin, Origin::Parameter) && one.ty != other.ty);
+    if let Some((parameter, _)) = differs {
+        return Err(ResizedError::Parameter(parameter.name.to_string()));
+    }
+    let split = |split: &Split| {
+        let (one, of_other) = (graph.operator(split.operator), other.operator(split.operator));
+        let axis = counterpart((graph, one), split.axis, (other, of_other));
+        let axis = axis.filter(|_| split.tiles.is_empty());
+        let axis = axis.ok_or_else(|| ResizedError::Split(graph.unique_name(split.operator).to_string()))?;
+        Ok(Split { axis, ..split.clone() })
+    };
+    let splits = plan.splits.iter().map(split).collect::<Result<_, _>>()?;
+    Ok(Plan { splits, ..plan.clone() })
+}
+
+/// Checks that both graphs have the same operators on the same tensors, but for types and attributes.
+///
+/// # Errors
+/// If they have not.
+pub fn check_same_operators(graph: &Graph, other: &Graph) -> Result<(), ResizedError> {
+    let operators = |graph: &Graph| {
+        let operators = graph.operators();
+        let of = |(_, operator): (_, &edgecut_graph::Operator)| {
+            (operator.name.clone(), operator.operands().collect::<Vec<_>>(), operator.outputs.clone())
+        };
+        operators.map(of).collect::<Vec<_>>()
+    };
+    let declared = |graph: &Graph| {
+        let tensors = graph.inputs().chain(graph.parameters());
+        tensors.map(|id| (id, graph.tensor(id).name.clone())).collect::<Vec<_>>()
+    };
+    let is_same =
+        operators(graph) == operators(other) && declared(graph) == declared(other) && graph.outputs == other.outputs;
+    if is_same { Ok(()) } else { Err(ResizedError::Operators) }
+}
