@@ -58,6 +58,8 @@ pub struct ModelFlags {
     pub context: Option<u64>,
 
     /// Tokens of a decoder's step [default: 1, which generates]
+    ///
+    /// With `run --generate`, of a step that reads the prompt, also by a plan.
     #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
     pub prompt: Option<u64>,
 

@@ -60,12 +60,6 @@ impl AutomaticEngine {
 }
 
 impl Engine for AutomaticEngine {
-    fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
-        let engines =
-            [0, 1].map(|at| self.engines[at].sharing_weights().unwrap_or_else(|| Arc::clone(&self.engines[at])));
-        Some(Arc::new(AutomaticEngine { engines }))
-    }
-
     fn id(&self) -> EngineId {
         either(&self.engines[0].id(), &self.engines[1].id())
     }

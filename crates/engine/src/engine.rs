@@ -45,8 +45,7 @@ pub trait Engine: Send + Sync {
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError>;
 
-    /// This engine for graphs that are loaded one after the other and share weights: each weight is held once as long as it is the
-    /// same. `None` if every graph holds its own.
+    /// This engine for graphs with equal weights, each of which is then held once. `None` if every graph holds its own.
     fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
         None
     }

@@ -77,7 +77,7 @@ impl Agent {
         }
     }
 
-    /// Whether it knows the phases of a decoder: else its step of several tokens would wait for ever.
+    /// Whether it knows the phases of a decoder: on an older agent, a prefill step would never finish.
     pub fn knows_phases(&self) -> bool {
         match self {
             Agent::Embedded(_) => true,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use edgecut_graph::{Graph, Origin, TensorId, constant_operators, units::Bytes};
 use smol_str::SmolStr;
 
-use super::setup::Partition;
+use super::setup::{Partition, Stage};
 
 /// The operator by which shards read their part of a weight.
 const SLICE: &str = "strided_slice";
@@ -17,10 +17,15 @@ impl Partition {
     /// Size of the parameters and constants of all stages as in the model, each counted once, and of what is computed of
     /// them that is many times as large. A parameter of which shards read only slices counts as those slices.
     pub fn parameter_bytes(&self) -> Bytes {
+        self.parameter_bytes_of(&self.stages.iter().collect::<Vec<_>>())
+    }
+
+    /// The same of some of its `stages`.
+    pub(super) fn parameter_bytes_of(&self, stages: &[&Stage]) -> Bytes {
         let mut seen = BTreeSet::new();
         let size = |graph: &Graph, id: TensorId| graph.tensor(id).ty.bytes().unwrap_or_default();
         let mut total = Bytes::ZERO;
-        for graph in self.stages.iter().map(|stage| &stage.graph) {
+        for graph in stages.iter().map(|stage| &stage.graph) {
             let readers = graph.consumers();
             for id in graph.parameters() {
                 let readers = readers[id.0 as usize].iter().map(|reader| graph.operator(*reader));

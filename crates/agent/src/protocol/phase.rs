@@ -14,7 +14,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether it is the phase of what does not name one.
+    /// Whether it is the default, which is not serialized.
     pub fn is_decode(&self) -> bool {
         *self == Phase::Decode
     }

@@ -3,7 +3,7 @@
 //! A partition is a list of stages. A stage is a graph that runs without interruption once its operands are available; it
 //! may compute operators or shards of them. A value is a tensor, or a slice of one, that stages exchange.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -68,7 +68,7 @@ pub struct ValueId(pub u32);
 /// A tensor that a stage produces, or the source provides, and others use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// For messages, and to tell states: those of both phases have the same names.
+    /// For messages, and to identify a state: it has the same name in both phases.
     pub name: SmolStr,
     pub ty: TensorType,
     /// In which inferences it exists.
@@ -185,7 +185,18 @@ impl Setup {
         self
     }
 
-    /// The size of the tensors that `partition` gets from elsewhere, or gives to others.
+    /// Size of the parameters and constants of `partition`, as of [`Partition::parameter_bytes`]: of the phase with more, as both have
+    /// the same weights. An engine that holds them for each phase is found to when they are loaded.
+    pub(crate) fn parameter_bytes(&self, partition: &Partition) -> Bytes {
+        let of = |phase: Phase| {
+            let stages = partition.stages.iter().zip(self.phases_of(partition));
+            let stages: Vec<&Stage> = stages.filter(|(_, of)| *of == phase).map(|(stage, _)| stage).collect();
+            partition.parameter_bytes_of(&stages)
+        };
+        of(Phase::Decode).max(of(Phase::Prefill))
+    }
+
+    /// The size of the tensors that `partition` gets from elsewhere, or gives to others, in the phase with more.
     pub(crate) fn exchanged(&self, partition: &Partition) -> Bytes {
         let operands =
             |of: &Partition| of.stages.iter().flat_map(|stage| stage.operands.clone()).collect::<BTreeSet<_>>();
@@ -195,7 +206,11 @@ impl Setup {
             others.flat_map(operands).chain(self.sends.iter().map(|send| send.value)).collect();
         let own = operands(partition);
         let exchanged = own.difference(&results).chain(results.intersection(&read_elsewhere));
-        exchanged.filter_map(|id| self.value(*id)?.ty.bytes()).sum()
+        let mut sums: BTreeMap<Phase, Bytes> = BTreeMap::new();
+        for value in exchanged.filter_map(|id| self.value(*id)) {
+            *sums.entry(value.phase).or_default() += value.bytes();
+        }
+        sums.into_values().max().unwrap_or_default()
     }
 
     pub fn value(&self, id: ValueId) -> Option<&Value> {
@@ -330,15 +345,19 @@ impl Setup {
         let mut provided: BTreeSet<ValueId> = produced.clone();
         provided.extend(self.source.iter().flat_map(|source| &source.values));
         let mut results: BTreeSet<ValueId> = BTreeSet::new();
+        let mut named: BTreeMap<&SmolStr, (&TensorType, BTreeSet<Phase>)> = BTreeMap::new();
         for State { operand, result } in &self.states {
             if !results.insert(*result) {
                 return fail(format!("value {} becomes two states", result.0));
             }
             match (self.value(*operand), self.value(*result)) {
                 (Some(from), Some(to)) if from.ty == to.ty && from.phase == to.phase => {
-                    let others = self.states.iter().filter_map(|state| self.value(state.operand));
-                    if others.filter(|other| other.name == from.name).any(|other| other.ty != from.ty) {
+                    let (ty, phases) = named.entry(&from.name).or_insert_with(|| (&from.ty, BTreeSet::new()));
+                    if **ty != from.ty {
                         return fail(format!("state {}: it has another type in another phase", operand.0));
+                    }
+                    if !phases.insert(from.phase) {
+                        return fail(format!("state {}: another has the same name", operand.0));
                     }
                 }
                 _ => return fail(format!("state {}: its result is not a value of the same type and phase", operand.0)),

@@ -10,7 +10,7 @@ use super::{
 use crate::protocol::{
     inference_trace::StepTime,
     named_tensors::NamedTensors,
-    setup::{Partition, Stage},
+    setup::{Partition, Setup, Stage},
 };
 use edgecut_engine::{Engine, EngineError, Executable};
 use edgecut_graph::units::{Bytes, Micros};
@@ -41,7 +41,7 @@ struct StageSample {
 ///
 /// # Errors
 /// By how much it exceeds the limit.
-pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Result<Bytes, HostError> {
+pub(super) fn admit(setup: &Setup, partition: &Partition, limit: Bytes, device: Bytes) -> Result<Bytes, HostError> {
     if let Some((tensor, need)) = partition.largest_loaded()
         && let shortfall @ Bytes(1..) = device.shortfall(need)
     {
@@ -49,7 +49,7 @@ pub(super) fn admit(partition: &Partition, limit: Bytes, device: Bytes) -> Resul
         return Err(HostError::Loading { device: partition.device.clone(), tensor, need, limit, shortfall });
     }
     let activations = partition.activations.max(partition.min_activations());
-    let parameters = partition.parameter_bytes();
+    let parameters = setup.parameter_bytes(partition);
     check_limit(partition, limit, parameters, activations)?;
     Ok(parameters + activations)
 }

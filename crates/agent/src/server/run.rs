@@ -128,7 +128,7 @@ impl Host {
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
             let device = partition.lease.device().description().memory;
-            let need = execute::admit(&setup.partitions[partition.index], partition.limit, device)?;
+            let need = execute::admit(&setup, &setup.partitions[partition.index], partition.limit, device)?;
             self.weights().shrink_to(device - need);
         }
         client.send(RunEvent::Admitted).await?;

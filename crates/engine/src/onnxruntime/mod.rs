@@ -128,6 +128,10 @@ impl Engine for OnnxRuntimeEngine {
     }
 
     fn sharing_weights(&self) -> Option<Arc<dyn Engine>> {
-        Some(Arc::new(OnnxRuntimeEngine { context: Arc::new(self.context.sharing_weights()) }))
+        // Other providers copy weights for each session.
+        let is_cpu = self.context.options.providers.is_empty();
+        is_cpu.then(|| {
+            Arc::new(OnnxRuntimeEngine { context: Arc::new(self.context.sharing_weights()) }) as Arc<dyn Engine>
+        })
     }
 }

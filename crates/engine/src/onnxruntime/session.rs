@@ -22,7 +22,12 @@ use ort::{
 
 use crate::heap::allocated_bytes;
 
-use super::{context::OrtContext, value::OrtTensor, weights::Weights};
+use super::{
+    context::OrtContext,
+    shared_weights::SharedWeights,
+    value::OrtTensor,
+    weights::{Weights, is_packed},
+};
 
 /// A session, and how it relates to its part.
 pub(super) struct OrtSession {
@@ -75,9 +80,16 @@ impl OrtSession {
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
         let (model, weights) = written.into_bytes_and_weights();
-        let weights = Weights::store(weights, context.shared.as_deref());
+        let mut weights = Weights::store(weights, context.shared.as_deref());
         let before = allocated_bytes();
-        let (session, tensors) = create(context, &model, &weights, profile).map_err(|error| {
+        // Kernels that cannot share what they pack refuse a session that does: those of earlier versions, for example.
+        let shared = context.shared.as_deref().and_then(|shared| {
+            let created = create(context, &model, &weights, (profile, Some(shared))).ok()?;
+            weights.share(shared);
+            Some(created)
+        });
+        let created = shared.map_or_else(|| create(context, &model, &weights, (profile, None)), Ok);
+        let (session, tensors) = created.map_err(|error| {
             let what = error.to_string();
             // The message quotes the operator without a kernel.
             let quoted = what.split(['\'', '(', ')', ' ', ':']).find_map(|word| operators.get(word));
@@ -163,9 +175,9 @@ fn create(
     context: &OrtContext,
     model: &[u8],
     weights: &Weights,
-    profile: Option<&Path>,
+    (profile, shared): (Option<&Path>, Option<&SharedWeights>),
 ) -> Result<(Session, Vec<OrtTensor>), Error> {
-    let OrtContext { library, options, shared, .. } = context;
+    let OrtContext { library, options, .. } = context;
     let mut builder = Session::builder(&library.environment)?
         .with_log_level(LogLevel::Fatal)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?
@@ -187,8 +199,8 @@ fn create(
     Ok((builder.commit_from_memory(model)?, tensors))
 }
 
-/// Hands the weights to the sessions of `builder`. What ONNX Runtime packs of them it shares only if they `are_shared`: handed over as
-/// initializers, too.
+/// Hands the weights to the sessions of `builder`. If they `are_shared`, those that are packed are registered as initializers, too: ONNX
+/// Runtime shares what it packs of these only. Others it may transform under the same name.
 fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bool) -> Result<Vec<OrtTensor>, Error> {
     let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
     for weight in weights {
@@ -200,13 +212,16 @@ fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bo
     if values.is_empty() {
         return Ok(tensors);
     }
-    // SAFETY: names and values are as many as is said and live during the call; what they view lives in the tensors returned.
+    // SAFETY: names and values are as many as is said and live during the call; the values and what they view live in the tensors
+    // returned, which outlive the session.
     unsafe {
         let options = builder.ptr_mut();
         let status =
             (ort::api().AddExternalInitializers)(options, name_pointers.as_ptr(), values.as_ptr(), values.len());
         Error::result_from_status(status)?;
-        for (name, value) in name_pointers.iter().zip(&values).filter(|_| are_shared) {
+        for ((name, value), _) in
+            name_pointers.iter().zip(&values).zip(weights).filter(|(_, weight)| are_shared && is_packed(weight))
+        {
             Error::result_from_status((ort::api().AddInitializer)(builder.ptr_mut(), *name, *value))?;
         }
     }

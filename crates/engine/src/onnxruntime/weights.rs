@@ -33,6 +33,9 @@ pub(super) struct Weights {
     pub unpacked: u64,
     /// Where the contents are, if not in memory.
     files: Vec<Arc<Mmap>>,
+    /// What no earlier session has, if weights are shared, and how many of the files are its.
+    new: Vec<(WeightKey, TensorData)>,
+    new_files: usize,
 }
 
 /// A mapped file, as the owner of bytes.
@@ -61,19 +64,26 @@ impl Weights {
             }
         }
         let mut weights = Weights::store_new(new);
-        weights.list.iter().zip(keys).for_each(|(weight, key)| shared.keep(key, weight.content.clone()));
-        weights.files.iter().for_each(|file| shared.keep_file(Arc::clone(file)));
-        weights.files = shared.files();
+        weights.new = keys.into_iter().zip(weights.list.iter().map(|weight| weight.content.clone())).collect();
+        weights.new_files = weights.files.len();
+        weights.files.extend(shared.files());
         weights.list.extend(known);
         weights
     }
 
+    /// Lets later sessions use the contents, once there is a session that holds them.
+    pub fn share(&mut self, shared: &SharedWeights) {
+        self.new.drain(..).for_each(|(key, content)| shared.keep(key, content));
+        self.files.iter().take(self.new_files).for_each(|file| shared.keep_file(Arc::clone(file)));
+        self.new_files = 0;
+    }
+
     fn store_new(list: Vec<Weight>) -> Weights {
-        let is_packed = |weight: &&Weight| weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()));
         let size = |weight: &Weight| weight.content.bytes().len() as u64;
         let all: u64 = list.iter().map(size).sum();
-        let packed: u64 = list.iter().filter(is_packed).map(size).sum();
-        let mut weights = Weights { list, packed, unpacked: all - packed, files: Vec::new() };
+        let packed: u64 = list.iter().filter(|weight| is_packed(weight)).map(size).sum();
+        let mut weights =
+            Weights { list, packed, unpacked: all - packed, files: Vec::new(), new: Vec::new(), new_files: 0 };
         if all >= MIN_BYTES
             && let Ok((file, contents)) = write(&weights.list)
         {
@@ -94,6 +104,11 @@ impl Weights {
             let _ = unsafe { file.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
     }
+}
+
+/// Whether ONNX Runtime packs it, and reads nothing else of it.
+pub(super) fn is_packed(weight: &Weight) -> bool {
+    weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()))
 }
 
 /// Writes the contents to a file, and returns them as parts of its mapping.
@@ -153,6 +168,7 @@ mod tests {
         }
         assert!(Weights::store(vec![weight(1, 10, "Conv")], None).files.is_empty());
     }
+
     #[test]
     fn sessions_that_share_weights_store_each_once() {
         // Needs ONNX Runtime, which packs what they share.
@@ -165,7 +181,9 @@ mod tests {
             readers: vec!["Gather".to_string()],
         };
         let shared = SharedWeights::new();
-        let first = Weights::store(vec![weight("a", 1), weight("b", 2)], Some(&shared));
+        let mut first = Weights::store(vec![weight("a", 1), weight("b", 2)], Some(&shared));
+        assert_eq!(Weights::store(vec![weight("d", 2)], Some(&shared)).unpacked, 1 << 20, "no session has it yet");
+        first.share(&shared);
         let second = Weights::store(vec![weight("c", 3), weight("d", 2)], Some(&shared));
         assert_eq!((first.unpacked, second.unpacked), (2 << 20, 1 << 20));
         let content = |weights: &Weights, name: &str| {

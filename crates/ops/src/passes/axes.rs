@@ -109,6 +109,21 @@ mod tests {
         let lengths = |graph: &Graph| axes_of(graph).iter().map(|axis| axis.size).collect::<Vec<_>>();
         let expected: Vec<_> = lengths(&four).iter().enumerate().map(|(at, size)| (*size != 4).then_some(at)).collect();
         assert_eq!(mapped(&four, &two), expected, "rows are cut at other positions");
+        // A sum that the next operator passes on.
+        let carried = |rows: u64| {
+            let mut graph = dense(rows);
+            let product = graph.operators().next().unwrap().1.outputs[0];
+            let ty = TensorType::of(DType::F32, &[rows, 6]);
+            let residual = graph.add_tensor("r", ty.clone(), Origin::Input);
+            graph.add_operator(Operator::new("add", [product, residual]), &[ty]);
+            graph
+        };
+        let (one_row, four_rows) = (carried(1), carried(4));
+        let add = |graph: &Graph| graph.operators().nth(1).unwrap().1.clone();
+        let count = axes(&one_row, &add(&one_row)).len();
+        let sum = axes(&one_row, &add(&one_row)).iter().position(|axis| axis.carried.is_some()).unwrap();
+        let other = counterpart((&one_row, &add(&one_row)), sum, (&four_rows, &add(&four_rows))).unwrap();
+        assert!(axes(&four_rows, &add(&four_rows))[other].carried.is_some() && sum < count);
         let replicas = counterpart((&one, &of(&one)), axes_of(&one).len(), (&four, &of(&four)));
         assert_eq!(replicas, Some(axes_of(&four).len()));
     }

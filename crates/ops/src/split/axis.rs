@@ -145,7 +145,10 @@ impl SplitAxis {
     pub(crate) fn cuts_same(&self, other: &SplitAxis) -> bool {
         let dimension = |access: &Option<AccessMap>| access.as_ref().map(|access| (access.axis, access.packed.clone()));
         let keys = |axis: &SplitAxis| axis.attrs.iter().map(|(key, _)| *key).collect::<Vec<_>>();
-        (&self.join, self.size, self.grain, self.carried) == (&other.join, other.size, other.grain, other.carried)
+        // Which axis of its producer an operand is a partial sum along is a number, and differs with the sizes.
+        let carried = |axis: &SplitAxis| axis.carried.map(|carried| (carried.operand, carried.is_offset));
+        (&self.join, self.size, self.grain) == (&other.join, other.size, other.grain)
+            && carried(self) == carried(other)
             && self.operands.iter().map(dimension).eq(other.operands.iter().map(dimension))
             && keys(self) == keys(other)
     }

@@ -1,5 +1,5 @@
-//! The plan of a model for the same model with other sizes: what the weights and states of one device are stays there, so that a
-//! decoder can read its prompt in longer steps with the plan that generates its tokens.
+//! Adapts a plan to the same model with other sizes. Weights and states stay on their devices, so that a decoder reads its prompt in
+//! longer steps by the plan that generates its tokens.
 
 use edgecut_graph::{Graph, Origin};
 use edgecut_ops::passes::axes::counterpart;
@@ -9,13 +9,13 @@ use super::file::{Plan, Split};
 /// Why a plan does not fit the model with other sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResizedError {
-    #[error("with these sizes the model has other operators")]
+    #[error("in steps of several tokens, the model has other operators")]
     Operators,
-    #[error("with these sizes the parameter {0} is of another type")]
+    #[error("in steps of several tokens, parameter {0} has another type")]
     Parameter(String),
-    #[error("with these sizes {0} cannot be split as the plan says")]
+    #[error("in steps of several tokens, {0} has no such split")]
     Split(String),
-    #[error("the plan has memory schedules, which are made for its sizes")]
+    #[error("the plan has memory schedules, which are for steps of one token")]
     Schedules,
 }
 
@@ -35,6 +35,9 @@ pub fn resized(plan: &Plan, graph: &Graph, other: &Graph) -> Result<Plan, Resize
         return Err(ResizedError::Parameter(parameter.name.to_string()));
     }
     let split = |split: &Split| {
+        if split.operator.0 as usize >= graph.operators().len() {
+            return Err(ResizedError::Split(format!("operator {}", split.operator.0)));
+        }
         let (one, of_other) = (graph.operator(split.operator), other.operator(split.operator));
         let axis = counterpart((graph, one), split.axis, (other, of_other));
         let axis = axis.filter(|_| split.tiles.is_empty());

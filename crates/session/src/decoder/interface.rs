@@ -13,6 +13,7 @@ use super::{
 use crate::{Error, Model};
 
 /// What a step reads and returns. A step of `step` tokens follows a number of tokens of the same sequence, its past.
+#[derive(Clone)]
 pub(crate) struct StepInterface {
     ids: Role,
     /// 1 for the tokens of the sequence up to the end of the step.
@@ -29,6 +30,7 @@ pub(crate) struct StepInterface {
 }
 
 /// An input with a role.
+#[derive(Clone)]
 struct Role {
     name: SmolStr,
     ty: TensorType,

@@ -156,7 +156,10 @@ impl Deployed<'_> {
         inputs: &BTreeMap<&str, TensorData>,
         continues: bool,
     ) -> Result<Vec<TensorData>, Error> {
-        let of = self.prefill.as_ref().filter(|_| phase == Phase::Prefill).unwrap_or(&self.decode);
+        let (phase, of) = match (&self.prefill, phase) {
+            (Some(prefill), Phase::Prefill) => (Phase::Prefill, prefill),
+            _ => (Phase::Decode, &self.decode),
+        };
         let DeployedPhase { graph, terminals, defaults, expected } = of;
         let step = Step { phase, continues, expected: *expected };
         for (name, data) in inputs {

@@ -15,6 +15,7 @@ use edgecut_plan::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    deployed::Deployed,
     execution::reference_engines,
     planned::PlannedModel,
     prefill::{Prefill, longest_step},
@@ -129,7 +130,7 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
-    let engine = engine.sharing_weights().unwrap_or(engine);
+    let engine = if prefill == 1 { engine } else { engine.sharing_weights().unwrap_or(engine) };
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     if prefill != 1 {
         let of_prompt = Model::open(path, &with_step(prefill))?;
@@ -141,6 +142,8 @@ pub fn generate(
         }
     }
     watch.tell_measured("generating tokens");
+    interfaces.check(generate)?;
+    warm_up(&mut steps, &interfaces, generate)?;
     run(&mut steps, &interfaces, generate, events, &mut sampled(generate))
 }
 
@@ -178,16 +181,17 @@ impl Site {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
         }
-        let prefill = self.prefill(model, plan, options)?;
-        let mut deployed = {
-            let watch = RunWatch::start(events);
-            watch.tell("loading the plan");
-            self.deploy_phases(model, plan, prefill.as_ref())?
+        let mut prefill = self.prefill(model, plan, options)?;
+        interfaces.prefill = prefill.as_ref().map(|prefill| prefill.interface.clone());
+        let mut deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
+            Err(error) if is_optional(prefill.as_ref(), options) && !matches!(error, Error::Cancelled) => {
+                self.notice_no_prefill(&error);
+                (prefill, interfaces.prefill) = (None, None);
+                self.deploy_warm((model, plan), None, &interfaces, options)?
+            }
+            deployed => deployed?,
         };
-        let longer = prefill.map(|prefill| {
-            interfaces.prefill = Some(prefill.interface);
-            prefill.model
-        });
+        let longer = prefill.map(|prefill| prefill.model);
         let mut generation = {
             let watch = RunWatch::start(events);
             watch.tell("generating tokens");
@@ -203,7 +207,8 @@ impl Site {
         let engines = reference_engines(self, plan);
         let load = |engine: &EngineOptions| {
             let engine = engine.start(1).map_err(Error::failed)?;
-            let engine = engine.sharing_weights().unwrap_or(engine);
+            let sharing = longer.as_ref().and_then(|_| engine.sharing_weights());
+            let engine = sharing.unwrap_or(engine);
             let mut steps = LocalSteps::load(model, engine.as_ref())?;
             longer.iter().try_for_each(|longer| steps.load_prefill(longer, engine.as_ref()))?;
             Ok::<_, Error>(steps)
@@ -248,12 +253,40 @@ impl Site {
         }
         match Prefill::of(model, plan, step) {
             Err(error) if options.prompt_step.is_none() => {
-                self.events.notice(format_args!("the prompt is read token by token: {error}"));
+                self.notice_no_prefill(&error);
+                Ok(None)
+            }
+            Ok(None) => {
+                self.notice_no_prefill(&"the file fixes the number of tokens of a step");
                 Ok(None)
             }
             prefill => prefill,
         }
     }
+
+    fn notice_no_prefill(&self, why: &dyn std::fmt::Display) {
+        self.events.notice(format_args!("the prompt is read token by token: {why}"));
+    }
+
+    /// Loads `plan` of `model` on its agents and computes a step of each phase.
+    fn deploy_warm<'a>(
+        &'a self,
+        (model, plan): (&'a Model, &Plan),
+        prefill: Option<&Prefill>,
+        interfaces: &Interfaces,
+        options: &GenerateOptions,
+    ) -> Result<Deployed<'a>, Error> {
+        let watch = RunWatch::start(&self.events);
+        watch.tell("loading the plan");
+        let mut deployed = self.deploy_phases(model, plan, prefill)?;
+        warm_up(&mut deployed, interfaces, options)?;
+        Ok(deployed)
+    }
+}
+
+/// Whether the prompt can be read without `prefill`, which no option asks for.
+fn is_optional(prefill: Option<&Prefill>, options: &GenerateOptions) -> bool {
+    prefill.is_some() && options.prompt_step.is_none()
 }
 
 /// The steps of a sequence.
@@ -288,6 +321,17 @@ impl Interfaces {
     }
 }
 
+/// Computes the first step of each phase: what an engine does once is not the prompt's time.
+fn warm_up(steps: &mut dyn Steps, interfaces: &Interfaces, options: &GenerateOptions) -> Result<(), Error> {
+    let prompt = &options.prompt_ids;
+    let Interfaces { prefill, decode } = interfaces;
+    steps.step(Phase::Decode, &decode.inputs(0, &prompt[..1])?, false)?;
+    if let Some((prefill, chunk)) = prefill.as_ref().and_then(|prefill| Some((prefill, prompt.get(..prefill.step)?))) {
+        steps.step(Phase::Prefill, &prefill.inputs(0, chunk)?, false)?;
+    }
+    Ok(())
+}
+
 /// Reads the prompt, then generates the tokens that `select` makes of logits, until it makes none.
 fn run(
     steps: &mut dyn Steps,
@@ -307,11 +351,6 @@ fn run(
         chunks.extend(in_steps.map(|chunk| (Phase::Prefill, prefill, chunk)));
     }
     chunks.extend(left.chunks(1).map(|chunk| (Phase::Decode, decode, chunk)));
-    // What an engine does once is not the prompt's time.
-    steps.step(Phase::Decode, &decode.inputs(0, &options.prompt_ids[..1])?, false)?;
-    if let Some((phase @ Phase::Prefill, prefill, chunk)) = chunks.first().copied() {
-        steps.step(phase, &prefill.inputs(0, chunk)?, false)?;
-    }
     let begin = Instant::now();
     let (mut past, mut logits) = (0, Vec::new());
     for (phase, interface, chunk) in chunks {
@@ -368,9 +407,16 @@ mod tests {
 
     #[test]
     fn prompts_are_read_in_few_steps() {
-        for (prompt, longest, step) in
-            [(1, 128, 1), (5, 128, 5), (128, 128, 128), (129, 128, 64), (200, 500, 100), (5, 2, 2), (7, 0, 1)]
-        {
+        for (prompt, longest, step) in [
+            (1, 128, 1),
+            (5, 128, 5),
+            (128, 128, 128),
+            (129, 128, 128),
+            (193, 128, 96),
+            (200, 500, 100),
+            (5, 2, 2),
+            (7, 0, 1),
+        ] {
             assert_eq!(prefill_step(prompt, longest), step, "{prompt} {longest}");
         }
     }

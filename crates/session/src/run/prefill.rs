@@ -2,7 +2,7 @@
 
 use edgecut_agent::engine_choice;
 use edgecut_engine::EngineChoice;
-use edgecut_graph::{Graph, units::Bytes};
+use edgecut_graph::{Graph, Origin, StatePair, units::Bytes};
 use edgecut_plan::{Plan, file::DevicePlan, planned_graph, resized};
 
 use crate::{
@@ -19,8 +19,8 @@ pub(super) struct Prefill {
     pub interface: StepInterface,
 }
 
-/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room: what is not parameters or
-/// states takes memory in proportion to the tokens at most. Zero if not even the weights of both phases fit.
+/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room. Assumes that activations grow
+/// at most linearly with the number of tokens. Zero if not even the weights of both phases fit.
 pub(super) fn longest_step(plan: &Plan) -> u64 {
     let of = |device: &DevicePlan| {
         let (memory, limit) = (&device.memory, device.memory_limit_bytes?);
@@ -40,10 +40,17 @@ impl Prefill {
     /// Why not: the model has other operators, states or parameters then, or does not fit the plan.
     pub fn of(model: &Model, plan: &Plan, step: u64) -> Result<Option<Prefill>, Error> {
         let Some(options) = with_step(&model.path, &model.options, step)? else { return Ok(None) };
-        let longer = Model::open(&model.path, &options)?;
+        let mut longer = Model::open(&model.path, &options)?;
+        share_constants(model.graph(), &mut longer);
         longer.check_sizes()?;
-        if longer.states != model.states {
-            return Err(Error::BadInput("with steps of several tokens the model has other states".into()));
+        let types = |model: &Model| {
+            let ty = |pair: &StatePair| {
+                model.graph().state(pair).ok().map(|state| model.graph().tensor(state.input).ty.clone())
+            };
+            model.states.iter().map(ty).collect::<Vec<_>>()
+        };
+        if longer.states != model.states || types(&longer) != types(model) {
+            return Err(Error::BadInput("in steps of several tokens, the model has other states".into()));
         }
         let interface = StepInterface::of(&longer)?;
         let of_one = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
@@ -51,5 +58,19 @@ impl Prefill {
         let graph = planned_graph(longer.graph(), &resized_plan).map_err(Error::bad_input)?;
         resized::check_same_operators(&of_one, &graph).map_err(Error::bad_input)?;
         Ok(Some(Prefill { model: longer, plan: resized_plan, graph, interface }))
+    }
+}
+
+/// Makes the constants of `longer` that equal those of `graph` the same, so that they are held and sent once.
+fn share_constants(graph: &Graph, longer: &mut Model) {
+    for id in graph.parameters() {
+        let of_longer = &longer.import.graph;
+        if (id.0 as usize) < of_longer.tensors().len()
+            && let Origin::Constant(one) = &graph.tensor(id).origin
+            && let Origin::Constant(other) = &of_longer.tensor(id).origin
+            && one == other
+        {
+            longer.import.graph.tensor_mut(id).origin = Origin::Constant(one.clone());
+        }
     }
 }
