@@ -26,7 +26,7 @@ use super::{
     context::OrtContext,
     shared_weights::SharedWeights,
     value::OrtTensor,
-    weights::{Weights, is_packed},
+    weights::{Weights, is_shareable},
 };
 
 /// A session, and how it relates to its part.
@@ -79,11 +79,13 @@ impl OrtSession {
         let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
+        // A weight that is transposed in its place is no longer the one that is shared.
+        let shared = context.shared.as_deref().filter(|_| !written.has_transposes());
         let (model, weights) = written.into_bytes_and_weights();
-        let mut weights = Weights::store(weights, context.shared.as_deref());
+        let mut weights = Weights::store(weights, shared);
         let before = allocated_bytes();
         // Kernels that cannot share what they pack refuse a session that does: those of earlier versions, for example.
-        let shared = context.shared.as_deref().and_then(|shared| {
+        let shared = shared.and_then(|shared| {
             let created = create(context, &model, &weights, (profile, Some(shared))).ok()?;
             weights.share(shared);
             Some(created)
@@ -199,8 +201,8 @@ fn create(
     Ok((builder.commit_from_memory(model)?, tensors))
 }
 
-/// Hands the weights to the sessions of `builder`. If they `are_shared`, those that are packed are registered as initializers, too: ONNX
-/// Runtime shares what it packs of these only. Others it may transform under the same name.
+/// Hands the weights to the sessions of `builder`. If they `are_shared`, those that can be are registered as initializers, too: ONNX
+/// Runtime shares what it packs of these, and does not copy the others.
 fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bool) -> Result<Vec<OrtTensor>, Error> {
     let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
     for weight in weights {
@@ -220,7 +222,7 @@ fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bo
             (ort::api().AddExternalInitializers)(options, name_pointers.as_ptr(), values.as_ptr(), values.len());
         Error::result_from_status(status)?;
         for ((name, value), _) in
-            name_pointers.iter().zip(&values).zip(weights).filter(|(_, weight)| are_shared && is_packed(weight))
+            name_pointers.iter().zip(&values).zip(weights).filter(|(_, weight)| are_shared && is_shareable(weight))
         {
             Error::result_from_status((ort::api().AddInitializer)(builder.ptr_mut(), *name, *value))?;
         }

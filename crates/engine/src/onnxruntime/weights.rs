@@ -24,6 +24,9 @@ const ALIGNMENT: u64 = 64;
 /// Kinds whose constant matrices and kernels ONNX Runtime packs.
 const PACKING: [&str; 4] = ["Conv", "Gemm", "MatMul", "MatMulNBits"];
 
+/// Kinds that read their constant tables as they are.
+const LOOKUPS: [&str; 2] = ["Gather", "GatherBlockQuantized"];
+
 /// The weights of a session.
 pub(super) struct Weights {
     pub list: Vec<Weight>,
@@ -107,8 +110,14 @@ impl Weights {
 }
 
 /// Whether ONNX Runtime packs it, and reads nothing else of it.
-pub(super) fn is_packed(weight: &Weight) -> bool {
+fn is_packed(weight: &Weight) -> bool {
     weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()))
+}
+
+/// Whether sessions can share it: it is not changed, and every kernel that packs it can share what it packs.
+pub(super) fn is_shareable(weight: &Weight) -> bool {
+    let is_known = |kind: &String| PACKING.iter().chain(&LOOKUPS).any(|known| known == kind);
+    weight.readers.iter().all(is_known)
 }
 
 /// Writes the contents to a file, and returns them as parts of its mapping.

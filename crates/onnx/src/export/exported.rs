@@ -49,6 +49,13 @@ pub struct Exported {
     pub trapping: Vec<OperatorId>,
 }
 
+impl Exported {
+    /// Whether a node is a Transpose. Runtimes move these, and may transpose weights for it.
+    pub fn has_transposes(&self) -> bool {
+        self.model.graph.iter().flat_map(|graph| &graph.node).any(|node| node.op_type() == "Transpose")
+    }
+}
+
 /// A weight that is handed to a runtime in memory.
 #[derive(Debug, Clone)]
 pub struct Weight {
