@@ -29,7 +29,8 @@ def blocks(lines):
 
 
 def shape(line):
-    """A line without what differs from run to run: numbers, units, how wide columns are."""
+    """A line without what differs from run to run or by machine: numbers, units, how wide columns are, digests of hardware."""
+    line = re.sub(r"-[0-9a-f]{4}-(?=\d+t-)", "-", line)
     words = [re.sub(r"[\d.,+\-:─═]+", "", word).strip("()") for word in line.split()]
     return " ".join(word for word in words if word and word not in UNITS)
 
@@ -63,6 +64,7 @@ def matching(shown, printed):
         ("a 1\nc", "a 5\nb\nc", "c"),
         ("one/cpu: 3 groups …", "one/cpu: 30 groups, busy", None),
         ("two …", "one 1", "two …"),
+        ("p/local-cpu-2a8c-1t-x.csv", "p/local-cpu-07bf-2t-x.csv", None),
     ],
 )
 def test_lines_are_compared_by_their_words(shown, printed, missing):

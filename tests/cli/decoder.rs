@@ -76,6 +76,9 @@ fn states_stay_on_the_agents_of_a_plan() {
         let generated = json(folder.path(), &format!("run plan.json --generate 16 --prompt-ids 3,5,7,9,11 {more}"));
         assert_eq!((tokens(&generated), &generated["is_equal"]), (EXPECTED.to_vec(), &true.into()), "{more}");
     }
+    // A notice says so where the plan does not read it in longer steps.
+    let (code, _, err) = run(folder.path(), "run plan.json --generate 2 --prompt-ids 3,5,7,9,11");
+    assert!(code == Some(0) && !err.contains("token by token"), "{err}");
     let (code, _, err) = run(folder.path(), "run plan.json --prompt 2");
     assert_eq!(code, Some(2), "{err}");
     // A cache of 32 tokens has 2 heads of 16 numbers: 4096 bytes, and there are four.

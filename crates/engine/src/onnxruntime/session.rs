@@ -26,7 +26,7 @@ use super::{
     context::OrtContext,
     shared_weights::SharedWeights,
     value::OrtTensor,
-    weights::{Weights, is_shareable},
+    weights::{Weights, is_shareable, is_table},
 };
 
 /// A session, and how it relates to its part.
@@ -42,6 +42,16 @@ pub(super) struct OrtSession {
     pub held: u64,
     /// Where the session writes its profile, until [`OrtSession::end_profile`].
     profile: Option<PathBuf>,
+}
+
+/// Which weights are registered as initializers in addition. ONNX Runtime uses these as they are: others that it does not pack, it
+/// copies.
+enum Registered<'a> {
+    None,
+    /// Tables that are read by index.
+    Tables,
+    /// All that sessions can share.
+    Shared(&'a SharedWeights),
 }
 
 /// Why there is no session for a part.
@@ -79,18 +89,22 @@ impl OrtSession {
         let name = |name: &String| CString::new(name.as_str()).map_err(SessionError::of);
         let input_names = written.inputs.iter().map(|(input, _)| name(input)).collect::<Result<_, _>>()?;
         let output_names = written.outputs.iter().map(name).collect::<Result<_, _>>()?;
-        // A weight that is transposed in its place is no longer the one that is shared.
-        let shared = context.shared.as_deref().filter(|_| !written.has_transposes());
+        // A weight that is transposed in its place is no longer the one that was registered.
+        let is_fixed = !written.has_transposes();
+        let shared = context.shared.as_deref().filter(|_| is_fixed);
         let (model, weights) = written.into_bytes_and_weights();
         let mut weights = Weights::store(weights, shared);
         let before = allocated_bytes();
         // Kernels that cannot share what they pack refuse a session that does: those of earlier versions, for example.
-        let shared = shared.and_then(|shared| {
-            let created = create(context, &model, &weights, (profile, Some(shared))).ok()?;
+        let mut created = shared.and_then(|shared| {
+            let created = create(context, &model, &weights, (profile, Registered::Shared(shared))).ok()?;
             weights.share(shared);
             Some(created)
         });
-        let created = shared.map_or_else(|| create(context, &model, &weights, (profile, None)), Ok);
+        if created.is_none() && is_fixed && weights.has_large_table() {
+            created = create(context, &model, &weights, (profile, Registered::Tables)).ok();
+        }
+        let created = created.map_or_else(|| create(context, &model, &weights, (profile, Registered::None)), Ok);
         let (session, tensors) = created.map_err(|error| {
             let what = error.to_string();
             // The message quotes the operator without a kernel.
@@ -177,7 +191,7 @@ fn create(
     context: &OrtContext,
     model: &[u8],
     weights: &Weights,
-    (profile, shared): (Option<&Path>, Option<&SharedWeights>),
+    (profile, registered): (Option<&Path>, Registered<'_>),
 ) -> Result<(Session, Vec<OrtTensor>), Error> {
     let OrtContext { library, options, .. } = context;
     let mut builder = Session::builder(&library.environment)?
@@ -194,16 +208,24 @@ fn create(
     for provider in &options.providers {
         builder = provider.add_to(builder)?;
     }
-    let tensors = give_weights(&mut builder, &weights.list, shared.is_some())?;
-    if let Some(shared) = shared {
+    let tensors = give_weights(&mut builder, &weights.list, &registered)?;
+    if let Registered::Shared(shared) = registered {
         builder = builder.with_prepacked_weights(&shared.packed)?;
     }
     Ok((builder.commit_from_memory(model)?, tensors))
 }
 
-/// Hands the weights to the sessions of `builder`. If they `are_shared`, those that can be are registered as initializers, too: ONNX
-/// Runtime shares what it packs of these, and does not copy the others.
-fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bool) -> Result<Vec<OrtTensor>, Error> {
+/// Hands the weights to the sessions of `builder`, and registers some.
+fn give_weights(
+    builder: &mut SessionBuilder,
+    weights: &[Weight],
+    registered: &Registered<'_>,
+) -> Result<Vec<OrtTensor>, Error> {
+    let is_registered = match registered {
+        Registered::None => |_: &Weight| false,
+        Registered::Tables => is_table,
+        Registered::Shared(_) => is_shareable,
+    };
     let (mut names, mut tensors) = (Vec::with_capacity(weights.len()), Vec::with_capacity(weights.len()));
     for weight in weights {
         names.push(CString::new(weight.name.as_str()).map_err(Error::wrap)?);
@@ -222,7 +244,7 @@ fn give_weights(builder: &mut SessionBuilder, weights: &[Weight], are_shared: bo
             (ort::api().AddExternalInitializers)(options, name_pointers.as_ptr(), values.as_ptr(), values.len());
         Error::result_from_status(status)?;
         for ((name, value), _) in
-            name_pointers.iter().zip(&values).zip(weights).filter(|(_, weight)| are_shared && is_shareable(weight))
+            name_pointers.iter().zip(&values).zip(weights).filter(|(_, weight)| is_registered(weight))
         {
             Error::result_from_status((ort::api().AddInitializer)(builder.ptr_mut(), *name, *value))?;
         }

@@ -98,6 +98,11 @@ impl Weights {
         weights
     }
 
+    /// Whether there is a table whose copy would take much.
+    pub fn has_large_table(&self) -> bool {
+        self.list.iter().any(|weight| is_table(weight) && weight.content.bytes().len() as u64 >= MIN_BYTES)
+    }
+
     /// Gives the pages back to the system. Call it when the session has packed what it packs.
     pub fn release(&self) {
         #[cfg(unix)]
@@ -112,6 +117,11 @@ impl Weights {
 /// Whether ONNX Runtime packs it, and reads nothing else of it.
 fn is_packed(weight: &Weight) -> bool {
     weight.readers.iter().all(|kind| PACKING.contains(&kind.as_str()))
+}
+
+/// Whether it is a table that is only read by index, as embeddings are.
+pub(super) fn is_table(weight: &Weight) -> bool {
+    weight.readers.iter().all(|kind| LOOKUPS.contains(&kind.as_str()))
 }
 
 /// Whether sessions can share it: it is not changed, and every kernel that packs it can share what it packs.
