@@ -1,6 +1,9 @@
 //! A deployment that stays loaded on its agents and computes inputs as they come.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
@@ -99,10 +102,10 @@ async fn serve(
     if loaded.send(Ok(())).is_err() {
         return;
     }
-    let mut next = 0;
+    let (mut next, mut warm) = (0, BTreeSet::new());
     while let Some(Request { step, inputs, mut reply }) = requests.recv().await {
         let computed = tokio::select! {
-            computed = participants.compute(&inputs, step, &mut next) => computed,
+            computed = participants.compute(&inputs, step, &mut next, warm.insert(step.phase)) => computed,
             // A run in progress cannot be cancelled, so the deployment is unloaded.
             () = reply.closed() => return,
         };
@@ -114,15 +117,16 @@ async fn serve(
 }
 
 impl Participants<'_> {
-    /// Runs inference number `next` with `inputs`. Before the first one, the warm-up runs take place.
+    /// Runs inference number `next` with `inputs`. Before the first one of a phase, its warm-up runs take place.
     async fn compute(
         &mut self,
         inputs: &[TensorData],
         Step { phase, continues, expected }: Step,
         next: &mut u64,
+        is_first: bool,
     ) -> Result<Vec<TensorData>, RunError> {
         self.send_contents(phase, inputs, &BTreeMap::new()).await?;
-        let last = (*next).max(self.warm_ups);
+        let last = *next + if is_first { self.warm_ups } else { 0 };
         let mut outputs = Vec::new();
         while *next <= last {
             outputs = self.infer(Start { inference: *next, phase, continues }, expected).await?;
