@@ -233,15 +233,20 @@ impl Setup {
         partition.stages.iter().map(|stage| self.phase_of(stage).unwrap_or_default()).collect()
     }
 
+    /// Whether `value` exists in inferences of `phase`.
+    pub(crate) fn is_in(&self, value: ValueId, phase: Phase) -> bool {
+        self.value(value).is_some_and(|value| value.phase == phase)
+    }
+
     /// The values of `terminal` in `phase`, with their indices among all of its values.
     pub fn values_in(&self, terminal: &Terminal, phase: Phase) -> Vec<(u32, ValueId)> {
-        let is_in = |(_, value): &(u32, ValueId)| self.value(*value).is_some_and(|value| value.phase == phase);
-        (0u32..).zip(terminal.values.iter().copied()).filter(is_in).collect()
+        let values = (0u32..).zip(terminal.values.iter().copied());
+        values.filter(|(_, value)| self.is_in(*value, phase)).collect()
     }
 
     /// The states in `phase`.
     pub(crate) fn states_in(&self, phase: Phase) -> impl Iterator<Item = &State> {
-        self.states.iter().filter(move |state| self.value(state.operand).is_some_and(|value| value.phase == phase))
+        self.states.iter().filter(move |state| self.is_in(state.operand, phase))
     }
 
     /// The type of the source's value `index`.

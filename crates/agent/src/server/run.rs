@@ -217,9 +217,10 @@ impl Host {
                     Some(RunCommand::Start(start)) => {
                         let source = session.setup.source.iter();
                         let expected = source.flat_map(|source| session.setup.values_in(source, start.phase));
-                        let given: Option<Vec<TensorData>> = expected.map(|(index, _)| inputs.get(&index).cloned()).collect();
-                        let Some(given) = given else {
-                            return Err(HostError::Request("an inference started without all of its inputs".to_string()));
+                        let given = expected.map(|(index, _)| inputs.get(&index).cloned());
+                        let Some(given) = given.collect::<Option<Vec<TensorData>>>() else {
+                            let what = "an inference started without all of its inputs";
+                            return Err(HostError::Request(what.to_string()));
                         };
                         session.start(start, &given)?;
                         // The next inputs replace them.

@@ -250,10 +250,10 @@ impl RunState {
             started: false,
             values: BTreeMap::new(),
             next_stage: vec![0; setup.partitions.len()],
-            sends_left: setup.sends.iter().filter(|send| is_in_phase(setup, send.value, phase)).count(),
+            sends_left: setup.sends.iter().filter(|send| setup.is_in(send.value, phase)).count(),
             outputs_left: setup.sink.as_ref().map(|_| {
                 let outputs = (0u32..).map(ValueId).zip(&self.usage).filter(|(_, usage)| usage.is_output);
-                outputs.filter(|(value, _)| is_in_phase(setup, *value, phase)).count()
+                outputs.filter(|(value, _)| setup.is_in(*value, phase)).count()
             }),
             stages: Vec::new(),
             transfers: Vec::new(),
@@ -413,9 +413,4 @@ impl RunState {
             });
         }
     }
-}
-
-/// Whether `value` exists in inferences of `phase`.
-fn is_in_phase(setup: &Setup, value: ValueId, phase: Phase) -> bool {
-    setup.value(value).is_some_and(|value| value.phase == phase)
 }

@@ -95,8 +95,8 @@ impl GenerateOptions {
 /// The longest step in which a prompt is read, unless an option says so.
 const MAX_PREFILL_STEP: u64 = 128;
 
-/// The tokens of a step that reads a prompt of so many tokens, at most `longest`. With the tokens that are left, which are read one by
-/// one, there are as few steps as possible.
+/// The length of a step that reads a prompt of `prompt` tokens, at most `longest`: the one with the fewest steps, those that read the
+/// remaining tokens one by one included.
 fn prefill_step(prompt: u64, longest: u64) -> u64 {
     let lengths = 1..=longest.min(prompt).clamp(1, MAX_PREFILL_STEP);
     lengths.rev().min_by_key(|length| prompt / length + prompt % length).unwrap_or(1)
