@@ -195,21 +195,13 @@ def garbage(agent):
 
 # Setups
 
-def varint(number):
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    return bytes(encoded) + bytes([number])
-
-
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
 def document(content, last=True):
-    """A request to run, with a chunk of its setup."""
-    return field(1, field(1, content) + (b'\x10\x01' if last else b''))
+    """A chunk of a document, for the call that it is sent to: see `crates/agent/src/protocol/frame.rs`."""
+    def message(method):
+        text = lambda characters: bytes([0xa0 | len(characters)]) + characters
+        head = b'\x81' + text(b'Task' if method == b'Profile' else b'Setup') + b'\x81' + text(b'last') + (b'\xc3' if last else b'\xc2')
+        return struct.pack('<I', len(head)) + head + content
+    return message
 
 
 def header(name, value):
@@ -227,7 +219,7 @@ def receive(connection, count):
 
 def call(agent, method, messages):
     """Makes a call of the agent's service without a client's checks; returns the connection, without waiting for the reply."""
-    headers = [(b':method', b'POST'), (b':scheme', b'http'), (b':path', b'/edgecut.v1.Agent/' + method), (b':authority', b's0'),
+    headers = [(b':method', b'POST'), (b':scheme', b'http'), (b':path', b'/edgecut.v2.Agent/' + method), (b':authority', b's0'),
                (b'content-type', b'application/grpc'), (b'te', b'trailers')]
     connection = agent.connect()
     try:
@@ -238,6 +230,7 @@ def call(agent, method, messages):
         connection.sendall(frame(SETTINGS, ACK))
         connection.sendall(frame(HEADERS, END_HEADERS, 1, b''.join(header(*pair) for pair in headers)))
         for message in messages:
+            message = message(method) if callable(message) else message
             message = b'\0' + struct.pack('>I', len(message)) + message
             for begin in range(0, len(message), 1 << 14):
                 connection.sendall(frame(DATA, 0, 1, message[begin:begin + (1 << 14)]))

@@ -41,6 +41,6 @@ fn request_short_slice(nice: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
-/// Other systems have no such request.
+/// Does nothing: other systems have no such request.
 #[cfg(not(target_os = "linux"))]
 pub fn raise_io_priority() {}

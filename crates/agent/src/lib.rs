@@ -3,7 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`Cluster`], [`ClusterError`] | the cluster file (TOML): servers, given links, source and sink |
-//! | [`Description`], [`Inventory`] | what a server reports; the devices and links that a plan can use |
+//! | [`Description`] | what a server reports of its hardware |
+//! | [`Inventory`] | the devices and links that a plan can use |
 //! | [`Link`], [`LinkTable`] | a directed connection and its cost; the file of measured links |
 //! | [`authority`] | certificates for agents and operators |
 //! | [`mdns`] | agents on the local network |
@@ -12,7 +13,8 @@
 //! | [`client`] | [`Agent`](client::Agent), embedded or remote with the same methods, and the [`Fleet`](client::Fleet) of a cluster |
 //! | [`deployment`] | what each server must do in a run |
 //! | [`results`] | what runs measured, as values and as files |
-//! | [`clock`], [`io_priority`], [`Shutdown`] | shared by server and client |
+//! | [`clock`], [`Shutdown`] | shared by server and client |
+//! | [`io_priority`] | of the threads of a runtime, for the server and for `edgecut-session` |
 //! | [`Supervisor`] | the process that holds the sockets, and starts the one that serves again when it was killed |
 //! | [`WorkLog`] | what each device computes, kept where that process is killed |
 //! | [`LogQueue`] | log lines on their way to a stderr that may be full or closed |
@@ -31,6 +33,7 @@ pub mod clock;
 mod cluster;
 mod cluster_file;
 pub mod deployment;
+mod description;
 mod discovery;
 mod inventory;
 pub mod io_priority;
@@ -53,11 +56,11 @@ mod work_log;
 pub use added_servers::AddedServers;
 pub use cluster::{Cluster, DeviceOverride, Endpoint, MAX_THREADS, Server, TlsFiles};
 pub use cluster_file::ClusterError;
-pub use discovery::Discovery;
-pub use inventory::{
-    Cache, CpuDescription, Description, DeviceDescription, DeviceKind, DeviceSpec, EnergyMetering, Inventory,
-    engine_choice,
+pub use description::{
+    Cache, CpuDescription, Description, DeviceDescription, DeviceKind, EnergyMetering, engine_choice,
 };
+pub use discovery::Discovery;
+pub use inventory::{DeviceSpec, Inventory};
 pub use limits::{LimitError, Limits, MAX_TIME, descriptors};
 pub use link::{HostLink, Link};
 pub use link_table::{LinkRow, LinkTable};

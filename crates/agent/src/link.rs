@@ -14,7 +14,7 @@ pub struct Link {
     pub cost: LinkCost,
 }
 
-/// Copies between main memory and a device with its own memory.
+/// The link between main memory and a device with its own memory, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HostLink {
     pub to_device: LinkCost,

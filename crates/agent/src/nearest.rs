@@ -1,11 +1,11 @@
-//! The server with the fastest round-trip copy from the cluster's source.
+//! The server whose slower link direction, to or from the cluster's source, copies fastest.
 
 use edgecut_graph::{LinkCost, units::Bytes};
 
 use crate::{Cluster, LinkTable};
 
 /// The size of the copy by which servers are compared.
-const COPY: Bytes = Bytes(1 << 20);
+const COMPARED_SIZE: Bytes = Bytes(1 << 20);
 
 /// The nearest other server with links in both directions, given or measured, and the cost of the slower direction;
 /// `None` if there is no such server.
@@ -17,11 +17,11 @@ pub fn nearest(cluster: &Cluster, measured: &LinkTable) -> Option<(String, LinkC
     };
     let slower = |there: &str| {
         let (to, from) = (cost(here, there)?, cost(there, here)?);
-        Some(if to.time(COPY).0 > from.time(COPY).0 { to } else { from })
+        Some(if to.time(COMPARED_SIZE).0 > from.time(COMPARED_SIZE).0 { to } else { from })
     };
     let others = cluster.servers.iter().map(|server| server.name.as_str()).filter(|name| *name != here);
     let linked = others.filter_map(|name| Some((name.to_string(), slower(name)?)));
-    linked.min_by(|a, b| a.1.time(COPY).0.total_cmp(&b.1.time(COPY).0))
+    linked.min_by(|a, b| a.1.time(COMPARED_SIZE).0.total_cmp(&b.1.time(COMPARED_SIZE).0))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Counters at the beginning of a measurement; see [`MachineLoad::so_far`].
 #[derive(Debug, Clone, Copy)]
 pub struct MachineLoad {
@@ -14,7 +16,7 @@ pub struct MachineLoad {
 }
 
 /// Average numbers of busy processors of a machine over some time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BusyProcessors {
     /// With this process.
     pub own: f64,

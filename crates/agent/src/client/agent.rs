@@ -77,14 +77,6 @@ impl Agent {
         }
     }
 
-    /// Whether it knows the phases of a decoder: on an older agent, a prefill step would never finish.
-    pub fn knows_phases(&self) -> bool {
-        match self {
-            Agent::Embedded(_) => true,
-            Agent::Remote(agent) => agent.knows_phases(),
-        }
-    }
-
     /// What the server reports of itself.
     ///
     /// # Errors

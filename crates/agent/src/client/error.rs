@@ -26,6 +26,9 @@ pub enum AgentError {
         "agent {agent} speaks protocol {found}, this program {expected}, and they may differ by one: use the same version of edgecut on both"
     )]
     ProtocolVersion { agent: SmolStr, found: u32, expected: u32 },
+    /// Versions before 12 have another gRPC service.
+    #[error("agent {agent} speaks a protocol that this program does not know: use the same version of edgecut on both")]
+    UnknownProtocol { agent: SmolStr },
     #[error("agent {agent} was lost while {doing}: {cause}")]
     Disconnected { agent: SmolStr, doing: String, cause: String },
     #[error("agent {agent} did not answer within {} s while {doing}", .after.as_secs_f64())]
@@ -47,6 +50,9 @@ impl AgentError {
     /// The error for a failed gRPC call: the agent's refusal, or a lost connection.
     pub(crate) fn from_status(agent: &SmolStr, doing: &str, status: &Status) -> AgentError {
         let agent = agent.clone();
+        if status.code() == Code::Unimplemented {
+            return AgentError::UnknownProtocol { agent };
+        }
         if status.metadata().contains_key(REFUSAL) {
             let message = printable(status.message()).into_owned();
             let shortfall = status.metadata().get(SHORTFALL).and_then(|text| text.to_str().ok());
@@ -79,6 +85,7 @@ impl AgentError {
             AgentError::Unreachable { agent, .. }
             | AgentError::NotThePeer { agent, .. }
             | AgentError::ProtocolVersion { agent, .. }
+            | AgentError::UnknownProtocol { agent }
             | AgentError::Disconnected { agent, .. }
             | AgentError::Timeout { agent, .. }
             | AgentError::Refused { agent, .. }
@@ -97,6 +104,7 @@ impl AgentError {
             | AgentError::Disconnected { .. }
             | AgentError::Timeout { .. } => 0,
             AgentError::ProtocolVersion { .. }
+            | AgentError::UnknownProtocol { .. }
             | AgentError::Refused { .. }
             | AgentError::Busy { .. }
             | AgentError::Memory { .. } => 1,

@@ -21,18 +21,19 @@ use crate::{
         Identity,
         chunks::MAX_MESSAGE_SIZE,
         connect::{ConnectError, Expected, connect},
-        constants::{ConstantTransport, Messages},
+        constants::Messages,
+        frame::Frame,
+        message::{
+            ClockReply, ClockRequest, DescribeReply, DescribeRequest, PROTOCOL, ProbeRequest, ProfileReply, RunReply,
+            RunRequest, agent_client::AgentClient, is_compatible,
+        },
         named_tensors::NamedTensors,
         peer::Peer,
         probe::ProbeSample,
         profile::{ProfileEvent, ProfileTask},
-        received_trace::received_time,
+        received::Received,
         run::{EventReader, RunCommand},
         setup::Setup,
-        wire::{
-            self, ClockRequest, DescribeRequest, PHASES, PROTOCOL, ProbeRequest, RunEvent, agent_client::AgentClient,
-            is_compatible, profile_event, run_event, run_request,
-        },
     },
 };
 use edgecut_graph::units::{Bytes, Micros};
@@ -64,8 +65,6 @@ pub struct RemoteAgent {
     address: String,
     /// The name that the agent has itself, once it was asked.
     own_name: Arc<OnceLock<String>>,
-    /// Its protocol version, once it was asked.
-    protocol: Arc<OnceLock<u32>>,
     /// What its process computed when it was last killed, as far as it was asked.
     crash: Arc<Mutex<Option<String>>>,
     client: AgentClient<Channel>,
@@ -125,7 +124,6 @@ impl RemoteAgent {
             name: peer.server.clone(),
             address: peer.address.clone(),
             own_name: Arc::default(),
-            protocol: Arc::default(),
             crash: Arc::default(),
             wait,
             client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
@@ -159,26 +157,14 @@ impl RemoteAgent {
         self.wait
     }
 
-    pub(super) fn knows_phases(&self) -> bool {
-        self.protocol.get().is_some_and(|protocol| *protocol >= PHASES)
-    }
-
-    fn constant_transport(&self) -> ConstantTransport {
-        self.protocol.get().map_or(ConstantTransport::Inline, |protocol| ConstantTransport::of(*protocol))
-    }
-
-    /// The error for a reply that is not valid.
-    fn malformed(&self, what: &dyn std::fmt::Display) -> AgentError {
-        AgentError::Refused { agent: self.name.clone(), message: what.to_string() }
-    }
-
-    /// A time in a reply.
-    fn time(&self, us: f64) -> Result<Micros, AgentError> {
-        received_time(us).map_err(|error| self.malformed(&error))
+    /// What was received, as it may be used.
+    fn checked<T: Received>(&self, received: T) -> Result<T, AgentError> {
+        let refused = |error| AgentError::Refused { agent: self.name.clone(), message: format!("{error}") };
+        received.checked().map_err(refused)
     }
 
     /// Awaits the reply to a call, up to a timeout.
-    async fn reply<T>(
+    async fn call<T>(
         &self,
         doing: &str,
         after: Duration,
@@ -193,15 +179,16 @@ impl RemoteAgent {
 
     pub async fn describe(&self) -> Result<Description, AgentError> {
         let mut client = self.client.clone();
-        let reply = self.reply("describing itself", CALL_TIMEOUT, client.describe(DescribeRequest {})).await?;
-        if !is_compatible(reply.protocol) {
-            let (agent, found) = (self.name.clone(), reply.protocol);
-            return Err(AgentError::ProtocolVersion { agent, found, expected: PROTOCOL });
+        let request = client.describe(Frame::from(DescribeRequest {}));
+        let DescribeReply { protocol, description } =
+            self.call("describing itself", CALL_TIMEOUT, request).await?.header;
+        if !is_compatible(protocol) {
+            let agent = self.name.clone();
+            return Err(AgentError::ProtocolVersion { agent, found: protocol, expected: PROTOCOL });
         }
+        let description = self.checked(description)?;
         // All replies have the same name.
-        let _ = self.own_name.set(reply.name.clone());
-        let _ = self.protocol.set(reply.protocol);
-        let description = Description::from(reply);
+        let _ = self.own_name.set(description.name.to_string());
         self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&description.crash);
         Ok(description)
     }
@@ -236,31 +223,29 @@ impl RemoteAgent {
 
     /// The time on the agent's clock.
     pub async fn now(&self) -> Result<Micros, AgentError> {
-        let mut client = self.client.clone();
-        let reply = self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?;
-        self.time(reply.now_us)
+        self.checked(self.clock().await?.now)
     }
 
     /// The time on the calendar clock of the agent's machine, since 1970; `None` if the agent does not tell.
     pub async fn since_1970(&self) -> Result<Option<Micros>, AgentError> {
+        self.clock().await?.since_1970.map(|time| self.checked(time)).transpose()
+    }
+
+    async fn clock(&self) -> Result<ClockReply, AgentError> {
         let mut client = self.client.clone();
-        let reply = self.reply("reporting its clock", CALL_TIMEOUT, client.clock(ClockRequest {})).await?;
-        reply.unix_us.map(|time| self.time(time)).transpose()
+        let request = client.clock(Frame::from(ClockRequest {}));
+        Ok(self.call("reporting its clock", CALL_TIMEOUT, request).await?.header)
     }
 
     /// Times transfers from this agent to `peer`.
     pub async fn probe(&self, peer: &Peer, largest: Bytes, budget: Duration) -> Result<Vec<ProbeSample>, AgentError> {
         let doing = format!("probing its link to {}", peer.server);
         let mut client = self.client.clone();
-        let request = ProbeRequest {
-            peer: Some(peer.clone().into()),
-            largest_bytes: largest.0,
-            budget_us: budget.as_secs_f64() * 1e6,
-        };
-        let mut stream = self.reply(&doing, CALL_TIMEOUT, client.probe(request)).await?;
+        let request = ProbeRequest { peer: peer.clone(), largest, budget: budget.into() };
+        let mut stream = self.call(&doing, CALL_TIMEOUT, client.probe(Frame::from(request))).await?;
         let mut samples = Vec::new();
         while let Some(sample) = self.next(&doing, PROBE_TIMEOUT, &mut stream).await? {
-            samples.push(ProbeSample { bytes: Bytes(sample.bytes), round_trip: self.time(sample.round_trip_us)? });
+            samples.push(self.checked(sample.header)?);
         }
         Ok(samples)
     }
@@ -308,26 +293,27 @@ impl RemoteAgent {
         let timeout = PROFILE_TIMEOUT.saturating_add(wait).saturating_add(budget);
         let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
         let task = ProfileTask { wait: self.wait, ..task };
-        let pieces = task.into_wire(contents, self.constant_transport()).map_err(refused)?;
+        let pieces = task.into_messages(contents).map_err(refused)?;
         let (messages, outgoing) = mpsc::channel(2);
         let (mut answer, mut answered) = Answer::channel();
         let mut client = self.client.clone();
         tokio::spawn(async move { answered.send(pieces, &messages).await });
-        let mut stream = self.reply(doing, CALL_TIMEOUT, client.profile(ReceiverStream::new(outgoing))).await?;
+        let mut stream = self.call(doing, CALL_TIMEOUT, client.profile(ReceiverStream::new(outgoing))).await?;
         loop {
             let message = tokio::select! {
                 message = self.next(doing, timeout, &mut stream) => message?,
                 // The receiver was dropped. Dropping the stream stops the agent.
                 () = events.closed() => return Ok(()),
             };
-            let Some(mut message) = message else { return Ok(()) };
-            if let Some(profile_event::Event::Wanted(wanted)) = &mut message.event {
-                answer.give(std::mem::take(&mut wanted.constants));
-            }
-            let event = ProfileEvent::from_wire(message).map_err(|error| self.malformed(&error))?;
-            if let Some(event) = event
-                && events.send(Ok(event)).await.is_err()
-            {
+            let Some(message) = message else { return Ok(()) };
+            let event = match message.header {
+                ProfileReply::Wanted(wanted) => {
+                    answer.give(wanted);
+                    continue;
+                }
+                ProfileReply::Event(event) => self.checked(event)?,
+            };
+            if events.send(Ok(event)).await.is_err() {
                 return Ok(());
             }
         }
@@ -359,22 +345,21 @@ impl RemoteAgent {
         let refused = |message: String| AgentError::Refused { agent: self.name.clone(), message };
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone();
-        let (name, errors, transport) = (self.name.clone(), events.clone(), self.constant_transport());
+        let (name, errors) = (self.name.clone(), events.clone());
         let (mut answer, mut answered) = Answer::channel();
         tokio::spawn(async move {
             loop {
                 let command = tokio::select! {
                     command = commands.recv() => command,
                     () = tokio::time::sleep(KEEP_ALIVE) => {
-                        let request = run_request::Request::KeepAlive(wire::KeepAlive {});
-                        if messages.send(wire::RunRequest { request: Some(request) }).await.is_err() {
+                        if messages.send(RunRequest::KeepAlive.into()).await.is_err() {
                             return;
                         }
                         continue;
                     }
                 };
                 let Some(command) = command else { return };
-                let pieces = match command.into_wire(transport) {
+                let pieces = match command.into_messages() {
                     Ok(pieces) => pieces,
                     Err(e) => {
                         let _ = errors.send(Err(AgentError::Refused { agent: name, message: e.to_string() })).await;
@@ -386,8 +371,7 @@ impl RemoteAgent {
                 }
             }
         });
-        let mut stream: Streaming<RunEvent> =
-            self.reply(doing, CALL_TIMEOUT, client.run(ReceiverStream::new(outgoing))).await?;
+        let mut stream = self.call(doing, CALL_TIMEOUT, client.run(ReceiverStream::new(outgoing))).await?;
         loop {
             let message = tokio::select! {
                 message = stream.message() => message,
@@ -396,8 +380,8 @@ impl RemoteAgent {
             };
             let message = message.map_err(|status| AgentError::from_status(&self.name, doing, &status))?;
             let Some(mut message) = message else { return Ok(()) };
-            if let Some(run_event::Event::Wanted(wanted)) = &mut message.event {
-                answer.give(std::mem::take(&mut wanted.constants));
+            if let RunReply::Wanted(wanted) = &mut message.header {
+                answer.give(std::mem::take(wanted));
             }
             if let Some(event) = reader.read(message).map_err(|e| refused(e.to_string()))?
                 && events.send(Ok(event)).await.is_err()
@@ -429,7 +413,10 @@ impl Answer {
 
 impl Answered {
     /// Sends the messages of a request, from its constants those that the agent wants. `None` if the call has ended.
-    async fn send<R: Send + 'static>(&mut self, mut messages: Messages<R>, to: &mpsc::Sender<R>) -> Option<()> {
+    async fn send<H>(&mut self, mut messages: Messages<H>, to: &mpsc::Sender<Frame<H>>) -> Option<()>
+    where
+        H: Clone + Send + 'static,
+    {
         for piece in messages.head.by_ref() {
             to.send(piece).await.ok()?;
         }

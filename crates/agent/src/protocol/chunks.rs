@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use bytes::{Bytes, BytesMut};
 
-use super::wire;
+use super::frame::Frame;
 use edgecut_graph::{TensorData, TensorError, TensorType, units::Bytes as ByteCount};
 use edgecut_plan::TransferFormat;
 
@@ -37,14 +37,19 @@ pub fn chunks(data: &Bytes) -> impl Iterator<Item = Bytes> + Send + use<> {
     (0..count).map(move |i| data.slice(i * CHUNK_SIZE..data.len().min((i + 1) * CHUNK_SIZE)))
 }
 
-/// A JSON document in chunks; the last one is marked.
-pub fn document(json: Vec<u8>) -> impl Iterator<Item = wire::Document> + Send {
+/// The messages of a JSON document, each with the header for whether it is the last one.
+pub fn document<H>(json: Vec<u8>, header: impl Fn(bool) -> H + Send) -> impl Iterator<Item = Frame<H>> + Send {
     let json = Bytes::from(json);
     let mut pieces = chunks(&json).peekable();
     std::iter::from_fn(move || {
-        let data = pieces.next()?;
-        Some(wire::Document { data, last: pieces.peek().is_none() })
+        let payload = pieces.next()?;
+        Some(Frame { header: header(pieces.peek().is_none()), payload })
     })
+}
+
+/// The messages of a tensor, all with the same header.
+pub fn tensor<H: Clone + Send>(header: H, data: &TensorData) -> impl Iterator<Item = Frame<H>> + Send + use<H> {
+    chunks(data.bytes()).map(move |payload| Frame { header: header.clone(), payload })
 }
 
 /// Reassembles one document.
@@ -69,12 +74,12 @@ impl DocumentBuffer {
     ///
     /// # Errors
     /// If the document is too large.
-    pub fn push(&mut self, piece: &wire::Document) -> Result<Option<Bytes>, ChunkError> {
-        if (self.content.len() + piece.data.len()) as u64 > self.limit.0 {
+    pub fn push(&mut self, piece: &Bytes, last: bool) -> Result<Option<Bytes>, ChunkError> {
+        if (self.content.len() + piece.len()) as u64 > self.limit.0 {
             return Err(ChunkError::DocumentTooLarge(self.limit));
         }
-        self.content.extend_from_slice(&piece.data);
-        Ok(piece.last.then(|| std::mem::take(&mut self.content).freeze()))
+        self.content.extend_from_slice(piece);
+        Ok(last.then(|| std::mem::take(&mut self.content).freeze()))
     }
 }
 
@@ -191,11 +196,12 @@ mod tests {
     fn documents_of_any_size_are_reassembled() {
         for size in [0, 5, CHUNK_SIZE, 2 * CHUNK_SIZE + 1] {
             let mut buffer = DocumentBuffer::new(ByteCount(size as u64));
-            let pieces: Vec<_> = document(vec![b'x'; size]).collect();
+            let mut push = |piece: &Frame<bool>| buffer.push(&piece.payload, piece.header);
+            let pieces: Vec<_> = document(vec![b'x'; size], |last| last).collect();
             let (last, before) = pieces.split_last().unwrap();
-            assert!(before.iter().all(|piece| buffer.push(piece).unwrap().is_none()));
-            assert_eq!(buffer.push(last).unwrap().map(|d| d.len()), Some(size));
-            let larger = document(vec![b'x'; size + 1]).map(|piece| buffer.push(&piece)).find_map(Result::err);
+            assert!(before.iter().all(|piece| push(piece).unwrap().is_none()));
+            assert_eq!(push(last).unwrap().map(|d| d.len()), Some(size));
+            let larger = document(vec![b'x'; size + 1], |last| last).map(|piece| push(&piece)).find_map(Result::err);
             assert!(matches!(larger, Some(ChunkError::DocumentTooLarge(_))));
         }
     }

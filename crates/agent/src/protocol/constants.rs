@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     chunks::{self, Assembler, DocumentBuffer},
     error::MessageError,
-    wire,
+    frame::Frame,
 };
 use edgecut_graph::{ContentHash, Graph, Origin, TensorData, TensorId, TensorType, units::Bytes};
 
@@ -21,28 +21,6 @@ const MIN_STREAMED: usize = 1 << 10;
 
 /// Constants of at least this many bytes have a hash: to send fewer takes no longer than to ask for them.
 const MIN_HASHED: usize = 64 << 10;
-
-/// Where the contents of constants are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConstantTransport {
-    /// In the document.
-    Inline,
-    /// After the document.
-    Streamed,
-    /// The same, but large ones only if the agent does not hold them.
-    Requested,
-}
-
-impl ConstantTransport {
-    /// What an agent of protocol version `protocol` reads.
-    pub fn of(protocol: u32) -> ConstantTransport {
-        match protocol {
-            ..8 => ConstantTransport::Inline,
-            8 => ConstantTransport::Streamed,
-            9.. => ConstantTransport::Requested,
-        }
-    }
-}
 
 /// A constant whose content follows the document, once for all places that have it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,13 +55,7 @@ impl HeldConstants for NothingHeld {
 }
 
 /// Takes the contents of large constants out of `graphs`, where they become parameters.
-pub(super) fn detach<'g>(
-    transport: ConstantTransport,
-    graphs: impl Iterator<Item = &'g mut Graph>,
-) -> (Vec<StreamedConstant>, Vec<TensorData>) {
-    if transport == ConstantTransport::Inline {
-        return Default::default();
-    }
+pub(super) fn detach<'g>(graphs: impl Iterator<Item = &'g mut Graph>) -> (Vec<StreamedConstant>, Vec<TensorData>) {
     let (mut announced, mut contents): (Vec<StreamedConstant>, Vec<TensorData>) = Default::default();
     // Graphs of one model share the memory of their constants.
     let mut known: HashMap<(*const u8, TensorType), usize> = HashMap::new();
@@ -96,8 +68,7 @@ pub(super) fn detach<'g>(
                 continue;
             }
             let index = *known.entry((data.bytes().as_ptr(), tensor.ty.clone())).or_insert_with(|| {
-                let is_hashed = transport == ConstantTransport::Requested && data.bytes().len() >= MIN_HASHED;
-                let hash = is_hashed.then(|| data.content_hash());
+                let hash = (data.bytes().len() >= MIN_HASHED).then(|| data.content_hash());
                 announced.push(StreamedConstant { ty: tensor.ty.clone(), places: Vec::new(), hash });
                 contents.push(data.clone());
                 contents.len() - 1
@@ -110,35 +81,40 @@ pub(super) fn detach<'g>(
 }
 
 /// The messages of a request whose graphs have constants.
-pub struct Messages<R> {
+pub struct Messages<H> {
     /// The announcement of constants, and the document.
-    pub head: Box<dyn Iterator<Item = R> + Send>,
+    pub head: Box<dyn Iterator<Item = Frame<H>> + Send>,
     /// Whether the agent says then which constants it wants.
     pub is_answered: bool,
+    /// By their numbers in the announcement.
     contents: Box<dyn Iterator<Item = (u32, TensorData)> + Send>,
-    content: fn(wire::TensorChunk) -> R,
+    /// The header of a chunk of a content.
+    content: fn(u32) -> H,
     /// What follows the constants.
-    tail: Box<dyn Iterator<Item = R> + Send>,
+    tail: Box<dyn Iterator<Item = Frame<H>> + Send>,
 }
 
-impl<R: Send + 'static> Messages<R> {
-    /// Those without constants.
-    pub(super) fn of(messages: impl Iterator<Item = R> + Send + 'static, content: fn(wire::TensorChunk) -> R) -> Self {
-        let (contents, tail) = (Box::new(std::iter::empty()), Box::new(std::iter::empty()));
-        Messages { head: Box::new(messages), is_answered: false, contents, content, tail }
-    }
+/// The headers of constants: of a chunk of the announcement, by whether it is the last, and of one of a content, by its
+/// number.
+pub(super) struct ConstantHeaders<H> {
+    pub announcement: fn(bool) -> H,
+    pub content: fn(u32) -> H,
+}
 
+impl<H: Clone + Send + 'static> Messages<H> {
     /// Those that announce constants, `document` and the contents, then `tail`.
-    pub(super) fn with_constants(
+    ///
+    /// # Errors
+    /// If the announcement cannot be written as JSON.
+    pub(super) fn new(
         (announced, contents): (Vec<StreamedConstant>, Vec<TensorData>),
-        announcement: fn(wire::Document) -> R,
-        document: impl Iterator<Item = R> + Send + 'static,
-        content: fn(wire::TensorChunk) -> R,
-        tail: impl Iterator<Item = R> + Send + 'static,
+        ConstantHeaders { announcement, content }: ConstantHeaders<H>,
+        document: impl Iterator<Item = Frame<H>> + Send + 'static,
+        tail: impl Iterator<Item = Frame<H>> + Send + 'static,
     ) -> Result<Self, serde_json::Error> {
         // Without constants, there is no announcement.
         let json = if announced.is_empty() { None } else { Some(serde_json::to_vec(&announced)?) };
-        let announcement = json.into_iter().flat_map(chunks::document).map(announcement);
+        let announcement = json.into_iter().flat_map(move |json| chunks::document(json, announcement));
         Ok(Messages {
             head: Box::new(announcement.chain(document)),
             is_answered: announced.iter().any(|constant| constant.hash.is_some()),
@@ -149,18 +125,14 @@ impl<R: Send + 'static> Messages<R> {
     }
 
     /// The messages after the head, for an agent that wants these constants; all of them if it was not asked.
-    pub fn rest(self, wanted: Option<Vec<u32>>) -> impl Iterator<Item = R> + Send {
+    pub fn rest(self, wanted: Option<Vec<u32>>) -> impl Iterator<Item = Frame<H>> + Send {
         let wanted: Option<HashSet<u32>> = wanted.map(HashSet::from_iter);
-        let sent = self.contents.filter(move |(tensor, _)| wanted.as_ref().is_none_or(|list| list.contains(tensor)));
-        let content = self.content;
-        let pieces = |(tensor, data): (u32, TensorData)| {
-            chunks::chunks(data.bytes()).map(move |data| wire::TensorChunk { tensor, data })
-        };
-        sent.flat_map(pieces).map(content).chain(self.tail)
+        let sent = self.contents.filter(move |(number, _)| wanted.as_ref().is_none_or(|list| list.contains(number)));
+        sent.flat_map(move |(number, data)| chunks::tensor((self.content)(number), &data)).chain(self.tail)
     }
 
     /// All messages, for an agent that holds nothing.
-    pub fn all(mut self) -> impl Iterator<Item = R> + Send {
+    pub fn all(mut self) -> impl Iterator<Item = Frame<H>> + Send {
         let head = std::mem::replace(&mut self.head, Box::new(std::iter::empty()));
         head.chain(self.rest(None))
     }
@@ -198,8 +170,8 @@ impl ConstantReader {
     ///
     /// # Errors
     /// If it is too large, or not valid.
-    pub(super) fn announce(&mut self, piece: &wire::Document) -> Result<(), MessageError> {
-        if let Some(json) = self.document.push(piece)? {
+    pub(super) fn announce(&mut self, piece: &bytes::Bytes, last: bool) -> Result<(), MessageError> {
+        if let Some(json) = self.document.push(piece, last)? {
             let announced = serde_json::from_slice(&json);
             self.announced =
                 announced.map_err(|e| MessageError::Malformed(format!("invalid announcement of constants: {e}")))?;
@@ -231,30 +203,35 @@ impl ConstantReader {
         Ok(Some(wanted))
     }
 
-    /// Reads the next chunk of a constant; a complete one is put into `graphs`, the document's.
+    /// Reads the next chunk of constant `number`; a complete one is put into `graphs`, the document's.
     ///
     /// # Errors
     /// If the chunk is of no announced constant, or the constant has another hash or no place in the graphs.
-    pub(super) fn read(&mut self, piece: &wire::TensorChunk, graphs: &mut [&mut Graph]) -> Result<(), MessageError> {
+    pub(super) fn read(
+        &mut self,
+        number: u32,
+        piece: &bytes::Bytes,
+        graphs: &mut [&mut Graph],
+    ) -> Result<(), MessageError> {
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
-        let number = piece.tensor as usize;
-        let constant = self.announced.get(number);
+        let index = number as usize;
+        let constant = self.announced.get(index);
         let constant = constant.ok_or_else(|| wrong("a constant that the document does not announce"))?;
-        if self.is_complete[number] {
+        if self.is_complete[index] {
             return Err(wrong("a constant that is complete"));
         }
         if constant.hash.is_some() {
-            self.hashers.entry(piece.tensor).or_default().update(&piece.data);
+            self.hashers.entry(number).or_default().update(piece);
         }
-        let Some(data) = self.tensors.push(piece.tensor, &constant.ty, &piece.data)?.complete() else { return Ok(()) };
+        let Some(data) = self.tensors.push(number, &constant.ty, piece)?.complete() else { return Ok(()) };
         let hash = constant.hash;
-        if let (Some(hash), Some(hasher)) = (hash, self.hashers.remove(&piece.tensor)) {
+        if let (Some(hash), Some(hasher)) = (hash, self.hashers.remove(&number)) {
             if ContentHash::from(hasher.finalize()) != hash {
                 return Err(wrong("a constant with another content than its hash says"));
             }
             self.held.keep(hash, data.bytes());
         }
-        self.complete(number, &data, graphs)
+        self.complete(index, &data, graphs)
     }
 
     /// Puts constant `number` into its graphs.
@@ -303,13 +280,14 @@ mod tests {
 
     fn reader(announced: &[StreamedConstant], held: impl HeldConstants + 'static) -> ConstantReader {
         let mut reader = ConstantReader::new(Bytes(1 << 20), Box::new(held));
-        chunks::document(serde_json::to_vec(announced).unwrap()).for_each(|piece| reader.announce(&piece).unwrap());
+        let pieces = chunks::document(serde_json::to_vec(announced).unwrap(), |last| last);
+        pieces.for_each(|piece| reader.announce(&piece.payload, piece.header).unwrap());
         reader
     }
 
-    /// Two equal graphs of three constants, two of which are one, and what is large of them.
-    fn graphs() -> ([Graph; 2], TensorData) {
-        let (large, small) = (constant(3 << 20), constant(8));
+    /// Two equal graphs of three constants, two of which are one of `size` bytes, and that one.
+    fn graphs(size: usize) -> ([Graph; 2], TensorData) {
+        let (large, small) = (constant(size), constant(8));
         let mut graph = Graph::new();
         for data in [&large, &small, &large] {
             graph.add_tensor("w", data.ty(), Origin::Constant(data.clone()));
@@ -319,19 +297,18 @@ mod tests {
 
     #[test]
     fn large_constants_are_sent_once_and_come_back() {
-        let (whole, large) = graphs();
+        let (whole, large) = graphs(MIN_HASHED - 1);
         let mut detached = whole.clone();
-        assert_eq!(detach(ConstantTransport::Inline, detached.iter_mut()).1, []);
-        let (announced, contents) = detach(ConstantTransport::Streamed, detached.iter_mut());
+        let (announced, contents) = detach(detached.iter_mut());
         assert_eq!(contents, [large]);
         let places = [(0, TensorId(0)), (0, TensorId(2)), (1, TensorId(0)), (1, TensorId(2))];
         assert_eq!(announced[0].places, places);
         let mut reader = reader(&announced, NothingHeld);
         assert_eq!(reader.request(&mut []).unwrap(), None, "the client does not ask");
-        for data in chunks::chunks(contents[0].bytes()) {
+        for half in [0..MIN_HASHED / 2, MIN_HASHED / 2..MIN_HASHED - 1] {
             assert!(!reader.is_complete());
             let mut graphs: Vec<&mut Graph> = detached.iter_mut().collect();
-            reader.read(&wire::TensorChunk { tensor: 0, data }, &mut graphs).unwrap();
+            reader.read(0, &contents[0].bytes().slice(half), &mut graphs).unwrap();
         }
         assert!(reader.is_complete());
         assert_eq!(detached, whole);
@@ -339,9 +316,9 @@ mod tests {
 
     #[test]
     fn constants_that_are_held_are_not_sent_again() {
-        let (whole, large) = graphs();
+        let (whole, large) = graphs(3 << 20);
         let mut detached = whole.clone();
-        let detached_constants = detach(ConstantTransport::Requested, detached.iter_mut());
+        let detached_constants = detach(detached.iter_mut());
         let announced = detached_constants.0.clone();
         assert_eq!(announced[0].hash, Some(large.content_hash()));
         let held = AllHeld([(large.content_hash(), large.bytes().clone())].into());
@@ -350,17 +327,16 @@ mod tests {
             let mut graphs: Vec<&mut Graph> = graphs.iter_mut().collect();
             let mut reader = reader(&announced, held);
             assert_eq!(reader.request(&mut graphs).unwrap(), Some(wanted.clone()));
-            let of = |piece| piece;
+            let headers = ConstantHeaders { announcement: |_| unreachable!(), content: |number| number };
             let none = || std::iter::empty();
-            let messages =
-                Messages::with_constants(detached_constants.clone(), |_| unreachable!(), none(), of, none()).unwrap();
+            let messages = Messages::new(detached_constants.clone(), headers, none(), none()).unwrap();
             assert!(messages.is_answered);
             for piece in messages.rest(Some(wanted)) {
-                reader.read(&piece, &mut graphs).unwrap();
+                reader.read(piece.header, &piece.payload, &mut graphs).unwrap();
             }
             assert!(reader.is_complete() && graphs.into_iter().map(|graph| &*graph).eq(&whole));
-            let again = wire::TensorChunk { tensor: 0, data: large.bytes().clone() };
-            assert!(reader.read(&again, &mut []).unwrap_err().to_string().contains("complete"));
+            let again = reader.read(0, large.bytes(), &mut []);
+            assert!(again.unwrap_err().to_string().contains("complete"));
         }
     }
 
@@ -372,16 +348,15 @@ mod tests {
         graph.add_tensor("x", data.ty(), Origin::Input);
         let place = |graph, tensor| vec![(graph, TensorId(tensor))];
         let other = constant(2047).content_hash();
-        for (places, tensor, hash) in [
+        for (places, number, hash) in [
             (place(0, 0), 1, None),
             (place(1, 0), 0, None),
             (place(0, 2), 0, None),
             (place(0, 1), 0, None),
             (place(0, 0), 0, Some(other)),
         ] {
-            let chunk = wire::TensorChunk { tensor, data: data.bytes().clone() };
             let mut reader = reader(&[StreamedConstant { ty: data.ty(), places, hash }], AllHeld::default());
-            assert!(reader.read(&chunk, &mut [&mut graph.clone()]).is_err());
+            assert!(reader.read(number, data.bytes(), &mut [&mut graph.clone()]).is_err());
             assert!(hash.is_none_or(|hash| reader.held.get(hash).is_none()));
         }
     }

@@ -1,5 +1,6 @@
 //! What an agent measures during an inference. Times are on the agent's own clock.
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::setup::ValueId;
@@ -7,7 +8,7 @@ use edgecut_graph::units::{Bytes, Joules, Micros};
 use edgecut_profile::BusyProcessors;
 
 /// All that one server did for one inference.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InferenceTrace {
     pub inference: u64,
     /// In order of their ends.
@@ -23,7 +24,7 @@ pub struct InferenceTrace {
 }
 
 /// One stage on one device.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub device: SmolStr,
     /// Index into the device's partition.
@@ -41,7 +42,7 @@ pub struct StageTime {
 }
 
 /// One group of operators within a stage.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepTime {
     /// The group's number in the plan.
     pub group: u32,
@@ -54,7 +55,7 @@ pub struct StepTime {
 }
 
 /// One value sent to another server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferTime {
     pub value: ValueId,
     /// The server it went to.
@@ -69,7 +70,7 @@ pub struct TransferTime {
 }
 
 /// One value received from another server.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ArrivalTime {
     pub value: ValueId,
     /// When its first bytes arrived, and when it was complete.
@@ -78,7 +79,7 @@ pub struct ArrivalTime {
 }
 
 /// The memory of a partition on its device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceMemory {
     pub device: SmolStr,
     /// What the loaded stages hold: packed weights and constants.
@@ -90,7 +91,7 @@ pub struct DeviceMemory {
 }
 
 /// How busy the machine of the server has been since the run was loaded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineUse {
     /// The same for all servers of one machine; empty if unknown.
     pub id: SmolStr,
@@ -98,7 +99,7 @@ pub struct MachineUse {
 }
 
 /// What a source of energy of the server has counted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceEnergy {
     /// With its parts: `powercap: package-0`.
     pub source: String,

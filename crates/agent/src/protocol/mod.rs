@@ -2,7 +2,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`wire`] | generated from `proto/edgecut.proto`, and conversions to this crate's types |
+//! | [`message`] | the calls of the service, and the headers of their messages |
+//! | [`frame`] | a message on the wire: a header in MessagePack, and bytes |
+//! | [`received`] | what is checked when it is received |
 //! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
 //! | [`phase`] | which step of a decoder an inference computes |
 //! | `partition_size` | what a partition of a setup takes at least |
@@ -12,7 +14,6 @@
 //! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
 //! | [`role`], [`holder`] | what a certificate allows, and who holds it |
-//! | [`received_trace`] | what an agent has measured of an inference, checked |
 //! | [`recorded`] | sequences of messages as bytes |
 //! | [`error`] | invalid requests, and how a refusal differs from a lost connection |
 
@@ -21,21 +22,22 @@ pub(crate) mod connect;
 pub(crate) mod constants;
 pub mod encoding;
 pub(crate) mod error;
+pub(crate) mod frame;
 mod holder;
 pub mod inference_trace;
+pub(crate) mod message;
 pub mod named_tensors;
 mod partition_size;
 pub mod peer;
 pub mod phase;
 pub(crate) mod probe;
 pub mod profile;
-pub(crate) mod received_trace;
+pub(crate) mod received;
 pub mod recorded;
 pub mod role;
 pub mod run;
 mod security;
 pub mod setup;
-pub(crate) mod wire;
 
 pub use error::MemoryShortfall;
 pub use holder::Holder;

@@ -4,21 +4,21 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use time::OffsetDateTime;
 
 use super::{
-    chunks::{Assembler, DocumentBuffer, chunks, document},
-    constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
+    chunks::{self, Assembler, DocumentBuffer},
+    constants::{self, ConstantHeaders, ConstantReader, HeldConstants, Messages},
     error::MessageError,
+    frame::Frame,
+    message::ProfileRequest,
     named_tensors::{NamedTensors, StreamedTensor},
-    wire::{self, item_cost::Outcome, profile_event, profile_request},
 };
-use edgecut_engine::{EngineChoice, energy::EnergySource, statistics::Statistics};
+use edgecut_engine::EngineChoice;
 use edgecut_graph::{
     Granularity, Graph,
-    units::{Bytes, Joules, Micros, Watts},
+    units::{Bytes, Micros},
 };
-use edgecut_profile::{Conditions, Cost, Energy, Governor, Measurement, MeasurementMode, Sampling, Signature};
+use edgecut_profile::{Cost, Measurement, MeasurementMode, Sampling, Signature};
 
 /// What to measure on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub struct ProfileTask {
 }
 
 /// One result.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ProfileEvent {
     Item(Measurement),
     Whole(Cost),
@@ -65,25 +65,20 @@ impl ProfileTask {
     ///
     /// # Errors
     /// If it cannot be written as JSON.
-    pub(crate) fn into_wire(
+    pub(crate) fn into_messages(
         mut self,
         mut contents: NamedTensors,
-        transport: ConstantTransport,
-    ) -> Result<Messages<wire::ProfileRequest>, serde_json::Error> {
-        use profile_request::Request;
-        let one = |request| wire::ProfileRequest { request: Some(request) };
-        let detached = constants::detach(transport, std::iter::once(&mut self.graph));
-        let json = serde_json::to_vec(&self)?;
+    ) -> Result<Messages<ProfileRequest>, serde_json::Error> {
+        let headers = ConstantHeaders {
+            announcement: |last| ProfileRequest::Constants { last },
+            content: |number| ProfileRequest::Constant { number },
+        };
+        let detached = constants::detach(std::iter::once(&mut self.graph));
+        let document = chunks::document(serde_json::to_vec(&self)?, |last| ProfileRequest::Task { last });
         let announced =
             (0u32..).zip(self.streamed).filter_map(move |(index, s)| Some((index, contents.remove(&s.name)?)));
-        let tensors = announced.flat_map(move |(tensor, data)| {
-            let pieces = chunks(data.bytes());
-            pieces.map(move |data| one(Request::Content(wire::TensorChunk { tensor, data })))
-        });
-        let announcement = |piece| wire::ProfileRequest { request: Some(Request::Constants(piece)) };
-        let constant = |piece| wire::ProfileRequest { request: Some(Request::Constant(piece)) };
-        let document = document(json).map(move |piece| one(Request::Task(piece)));
-        Messages::with_constants(detached, announcement, document, constant, tensors)
+        let tensors = announced.flat_map(|(index, data)| chunks::tensor(ProfileRequest::Content { index }, &data));
+        Messages::new(detached, headers, document, tensors)
     }
 }
 
@@ -121,23 +116,28 @@ impl TaskReader {
     ///
     /// # Errors
     /// If the messages are not a valid task.
-    pub fn read(&mut self, message: wire::ProfileRequest) -> Result<Option<(ProfileTask, NamedTensors)>, MessageError> {
-        use profile_request::Request;
+    pub fn read(
+        &mut self,
+        message: Frame<ProfileRequest>,
+    ) -> Result<Option<(ProfileTask, NamedTensors)>, MessageError> {
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
-        match (message.request, &mut self.task) {
-            (Some(Request::Constants(piece)), None) => self.constants.announce(&piece)?,
-            (Some(Request::Constant(piece)), Some(task)) => self.constants.read(&piece, &mut [&mut task.graph])?,
-            (Some(Request::Task(piece)), None) => {
-                let Some(json) = self.document.push(&piece)? else { return Ok(None) };
+        let Frame { header, payload } = message;
+        match (header, &mut self.task) {
+            (ProfileRequest::Constants { last }, None) => self.constants.announce(&payload, last)?,
+            (ProfileRequest::Constant { number }, Some(task)) => {
+                self.constants.read(number, &payload, &mut [&mut task.graph])?;
+            }
+            (ProfileRequest::Task { last }, None) => {
+                let Some(json) = self.document.push(&payload, last)? else { return Ok(None) };
                 let task: ProfileTask = serde_json::from_slice(&json)
                     .map_err(|e| MessageError::Malformed(format!("invalid profile task: {e}")))?;
                 let task = self.task.insert(task);
                 self.wanted = self.constants.request(&mut [&mut task.graph])?;
             }
-            (Some(Request::Content(piece)), Some(task)) => {
-                let announced = task.streamed.get(piece.tensor as usize);
+            (ProfileRequest::Content { index }, Some(task)) => {
+                let announced = task.streamed.get(index as usize);
                 let announced = announced.ok_or_else(|| wrong("a tensor that the task does not announce"))?;
-                if let Some(data) = self.tensors.push(piece.tensor, &announced.ty, &piece.data)?.complete() {
+                if let Some(data) = self.tensors.push(index, &announced.ty, &payload)?.complete() {
                     self.contents.insert(announced.name.clone(), data);
                 }
             }
@@ -150,115 +150,17 @@ impl TaskReader {
     }
 }
 
-impl From<ProfileEvent> for wire::ProfileEvent {
-    fn from(from: ProfileEvent) -> wire::ProfileEvent {
-        let event = match from {
-            ProfileEvent::Whole(cost) => profile_event::Event::Whole(cost.into()),
-            ProfileEvent::WaitingFor(who) => profile_event::Event::WaitingFor(who),
-            ProfileEvent::Item(Measurement { item, cost }) => profile_event::Event::Item(wire::ItemCost {
-                item: item as u32,
-                outcome: Some(match cost {
-                    Ok(cost) => Outcome::Cost(cost.into()),
-                    Err(failure) => Outcome::Failure(failure),
-                }),
-            }),
-        };
-        wire::ProfileEvent { event: Some(event) }
-    }
-}
-
-impl ProfileEvent {
-    /// `None` for a message that this version does not know.
-    ///
-    /// # Errors
-    /// If a cost has a number that is negative or not finite.
-    pub(crate) fn from_wire(from: wire::ProfileEvent) -> Result<Option<ProfileEvent>, MessageError> {
-        let Some(event) = from.event else { return Ok(None) };
-        Ok(Some(match event {
-            profile_event::Event::Whole(cost) => ProfileEvent::Whole(cost.try_into()?),
-            profile_event::Event::WaitingFor(who) => ProfileEvent::WaitingFor(wire::text(who)),
-            // For what sends the task.
-            profile_event::Event::Wanted(_) => return Ok(None),
-            profile_event::Event::Item(wire::ItemCost { item, outcome }) => {
-                let Some(outcome) = outcome else { return Ok(None) };
-                let cost = match outcome {
-                    Outcome::Cost(cost) => Ok(cost.try_into()?),
-                    Outcome::Failure(failure) => Err(wire::text(failure)),
-                };
-                ProfileEvent::Item(Measurement { item: item as usize, cost })
-            }
-        }))
-    }
-}
-
-impl From<Cost> for wire::Cost {
-    fn from(from: Cost) -> wire::Cost {
-        wire::Cost {
-            n: from.time.n,
-            median_us: from.time.median.0,
-            mad_us: from.time.mad.0,
-            min_us: from.time.min.0,
-            p95_us: from.time.p95.0,
-            cpu_median_us: from.cpu.0,
-            kernels_median_us: from.kernels.map(|time| time.0),
-            workspace_bytes: from.workspace.0,
-            held_bytes: from.held.0,
-            disturbed: from.disturbed,
-            measured_at: from.conditions.measured_at.map(OffsetDateTime::unix_timestamp),
-            governor: from.conditions.governor.map(|governor| governor.to_string()),
-            load: from.conditions.load,
-            energy: from.energy.map(|energy| wire::Energy {
-                run_j: energy.run.0,
-                idle_w: energy.idle.0,
-                source: energy.source.to_string(),
-            }),
-        }
-    }
-}
-
-impl TryFrom<wire::Cost> for Cost {
-    type Error = MessageError;
-
-    /// Costs are stored, and plans are made from them: numbers that are no times are refused.
-    fn try_from(from: wire::Cost) -> Result<Cost, MessageError> {
-        let times = [from.median_us, from.mad_us, from.min_us, from.p95_us, from.cpu_median_us];
-        let energy = from.energy.iter().flat_map(|energy| [energy.run_j, energy.idle_w]);
-        let others = [from.disturbed].into_iter().chain(from.kernels_median_us).chain(from.load).chain(energy);
-        if let Some(wrong) = times.into_iter().chain(others).find(|number| !number.is_finite() || *number < 0.0) {
-            return Err(MessageError::Malformed(format!("a cost with {wrong}: expected finite numbers from 0")));
-        }
-        Ok(Cost {
-            time: Statistics {
-                n: from.n,
-                median: Micros(from.median_us),
-                mad: Micros(from.mad_us),
-                min: Micros(from.min_us),
-                p95: Micros(from.p95_us),
-            },
-            cpu: Micros(from.cpu_median_us),
-            kernels: from.kernels_median_us.map(Micros),
-            workspace: Bytes(from.workspace_bytes),
-            held: Bytes(from.held_bytes),
-            disturbed: from.disturbed,
-            // Energy from an unknown source is dropped.
-            energy: from.energy.and_then(|energy| {
-                let source = EnergySource::named(&energy.source)?;
-                Some(Energy { run: Joules(energy.run_j), idle: Watts(energy.idle_w), source })
-            }),
-            conditions: Conditions {
-                measured_at: from.measured_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()),
-                governor: from.governor.as_deref().and_then(Governor::named),
-                load: from.load,
-            },
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::protocol::constants::NothingHeld;
-    use edgecut_graph::{DType, Origin, TensorData, TensorType};
+    use crate::protocol::{constants::NothingHeld, received::Received};
+    use edgecut_engine::{energy::EnergySource, statistics::Statistics};
+    use edgecut_graph::{
+        DType, Origin, TensorData, TensorType,
+        units::{Joules, Watts},
+    };
+    use edgecut_profile::{Conditions, Energy, Governor};
+    use time::OffsetDateTime;
 
     #[test]
     fn a_task_and_its_contents_are_reassembled() {
@@ -285,22 +187,20 @@ mod tests {
                 streamed,
             };
             let mut reader = TaskReader::new(Bytes(8 << 20), Box::new(NothingHeld));
-            let messages = task.clone().into_wire(contents.clone(), ConstantTransport::Streamed).unwrap();
+            let messages = task.clone().into_messages(contents.clone()).unwrap();
             let messages: Vec<_> = messages.all().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);
             }
             assert_eq!(reader.read(last.clone()).unwrap(), Some((task, contents)));
-            assert!(reader.read(wire::ProfileRequest { request: None }).is_err());
+            assert!(reader.read(ProfileRequest::Content { index: 0 }.into()).is_err());
         }
     }
 
-    #[test]
-    fn results_survive_a_round_trip() {
-        let time = Statistics { n: 5, median: Micros(1.0), mad: Micros(0.5), min: Micros(0.25), p95: Micros(3.0) };
-        let cost = Cost {
-            time,
+    pub(in crate::protocol) fn cost() -> Cost {
+        Cost {
+            time: Statistics { n: 5, median: Micros(1.0), mad: Micros(0.5), min: Micros(0.25), p95: Micros(3.0) },
             cpu: Micros(2.0),
             kernels: Some(Micros(0.75)),
             workspace: Bytes(3),
@@ -312,27 +212,22 @@ mod tests {
                 governor: Some(Governor::Schedutil),
                 load: Some(0.5),
             },
-        };
+        }
+    }
+
+    #[test]
+    fn results_survive_a_round_trip() {
         let failed = Measurement { item: 8, cost: Err("no kernel".to_string()) };
         for event in [
-            ProfileEvent::Whole(cost),
-            ProfileEvent::Item(Measurement { item: 7, cost: Ok(cost) }),
+            ProfileEvent::Whole(cost()),
+            ProfileEvent::Item(Measurement { item: 7, cost: Ok(cost()) }),
             ProfileEvent::Item(failed),
             ProfileEvent::WaitingFor("process 7".to_string()),
         ] {
-            assert_eq!(ProfileEvent::from_wire(event.clone().into()).unwrap(), Some(event));
+            let mut bytes = Vec::new();
+            Frame::from(event.clone()).write(&mut bytes).unwrap();
+            let read = Frame::<ProfileEvent>::read(&bytes[..]).unwrap();
+            assert_eq!(read.header.checked().unwrap(), event);
         }
-        assert_eq!(ProfileEvent::from_wire(wire::ProfileEvent { event: None }).unwrap(), None);
-        for wrong in [f64::NAN, f64::INFINITY, -1.0] {
-            let cost = wire::Cost { p95_us: wrong, ..cost.into() };
-            let energy = wire::Energy { run_j: 1.0, idle_w: wrong, source: "nvml".to_string() };
-            for cost in [cost.clone(), wire::Cost { energy: Some(energy), p95_us: 1.0, ..cost }] {
-                let event = wire::ProfileEvent { event: Some(profile_event::Event::Whole(cost)) };
-                assert!(ProfileEvent::from_wire(event).unwrap_err().to_string().contains("a cost with"));
-            }
-        }
-        let energy = wire::Energy { run_j: 1.0, idle_w: 1.0, source: "a newer one".to_string() };
-        let told = Cost::try_from(wire::Cost { energy: Some(energy), ..cost.into() }).unwrap();
-        assert_eq!(told, Cost { energy: None, ..cost });
     }
 }

@@ -1,14 +1,17 @@
 //! Sequences of messages as bytes, each message after its length: what an agent is sent, for fuzzers to vary.
 
-use bytes::Buf;
-use prost::Message;
+use bytes::{Buf, BufMut};
+use edgecut_plan::TransferFormat;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    constants::{ConstantTransport, NothingHeld},
+    constants::NothingHeld,
+    frame::Frame,
+    message::TransferRequest,
     named_tensors::NamedTensors,
     profile::{ProfileTask, TaskReader},
     run::{CommandReader, RunCommand},
-    wire,
+    setup::ValueId,
 };
 use edgecut_graph::units::Bytes;
 
@@ -19,10 +22,7 @@ use edgecut_graph::units::Bytes;
 pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = Vec::new();
     for command in commands {
-        command
-            .into_wire(ConstantTransport::Streamed)?
-            .all()
-            .for_each(|message| bytes.extend(message.encode_length_delimited_to_vec()));
+        command.into_messages()?.all().for_each(|message| write(message, &mut bytes));
     }
     Ok(bytes)
 }
@@ -32,18 +32,18 @@ pub fn commands(commands: impl IntoIterator<Item = RunCommand>) -> Result<Vec<u8
 /// # Errors
 /// If the task cannot be written as JSON.
 pub fn task(task: ProfileTask, contents: NamedTensors) -> Result<Vec<u8>, serde_json::Error> {
-    Ok(task
-        .into_wire(contents, ConstantTransport::Streamed)?
-        .all()
-        .flat_map(|message| message.encode_length_delimited_to_vec())
-        .collect())
+    let mut bytes = Vec::new();
+    task.into_messages(contents)?.all().for_each(|message| write(message, &mut bytes));
+    Ok(bytes)
 }
 
 /// The message of a value that a peer sends, of one chunk.
 pub fn transfer(inference: u64, value: u32, data: &[u8]) -> Vec<u8> {
-    let data = bytes::Bytes::copy_from_slice(data);
-    let chunk = wire::TransferChunk { head: None, inference, value, data, encoding: wire::Encoding::Exact as i32 };
-    chunk.encode_length_delimited_to_vec()
+    let payload = bytes::Bytes::copy_from_slice(data);
+    let header = TransferRequest::Value { inference, value: ValueId(value), format: TransferFormat::Exact };
+    let mut bytes = Vec::new();
+    write(Frame { header, payload }, &mut bytes);
+    bytes
 }
 
 /// Reads commands until one is refused or the bytes end; returns how many were complete.
@@ -58,12 +58,23 @@ pub fn read_tasks(bytes: &[u8], limit: Bytes) -> usize {
     messages(bytes).map_while(|message| reader.read(message).ok()).flatten().count()
 }
 
+/// Writes a message after its length.
+fn write<H: Serialize>(message: Frame<H>, to: &mut Vec<u8>) {
+    let begin = to.len();
+    to.put_u32_le(0);
+    // Every header can be written: none has a map whose keys are no texts.
+    if message.write(to).is_ok() {
+        let length = (to.len() - begin - 4) as u32;
+        to[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
 /// The messages in `bytes`, until some are none.
-pub(crate) fn messages<M: Message + Default>(mut bytes: &[u8]) -> impl Iterator<Item = M> {
+pub(crate) fn messages<H: DeserializeOwned>(mut bytes: &[u8]) -> impl Iterator<Item = Frame<H>> {
     std::iter::from_fn(move || {
-        if !bytes.has_remaining() {
-            return None;
-        }
-        M::decode_length_delimited(&mut bytes).ok()
+        let length = bytes.try_get_u32_le().ok()? as usize;
+        let (message, rest) = bytes.split_at_checked(length)?;
+        bytes = rest;
+        Frame::read(message).ok()
     })
 }

@@ -1,20 +1,22 @@
-//! Commands to an agent during a run and its events: the typed forms of `RunRequest` and `RunEvent`.
+//! Commands to an agent during a run and its events, and their messages.
 //!
 //! An embedded agent receives and sends these directly; a remote one as messages of limited size.
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{
-    chunks::{Assembled, Assembler, DocumentBuffer, chunks, document},
-    constants::{self, ConstantReader, ConstantTransport, HeldConstants, Messages},
+    chunks::{self, Assembled, Assembler, DocumentBuffer},
+    constants::{self, ConstantHeaders, ConstantReader, HeldConstants, Messages},
     error::MessageError,
+    frame::Frame,
     inference_trace::{DeviceMemory, InferenceTrace},
+    message::{RunReply, RunRequest},
     phase::Phase,
-    received_trace::{received_time, received_trace},
+    received::Received,
     setup::{Setup, ValueId},
-    wire::{self, run_event, run_request},
 };
 use edgecut_graph::{
     TensorData, TensorType,
@@ -41,7 +43,7 @@ pub enum RunCommand {
 }
 
 /// The start of an inference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// Its number, from 0.
     pub inference: u64,
@@ -51,7 +53,7 @@ pub struct Start {
 }
 
 /// An event that the agent reports.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RunEvent {
     /// A device is in use: the run waits for it.
     Queued(Queued),
@@ -75,7 +77,8 @@ pub enum RunEvent {
         digest: [u8; 32],
     },
     /// An output of an inference that has arrived, by its index among the sink's values; of which inferences,
-    /// [`Setup::reported`] says.
+    /// [`Setup::reported`] says. Its messages are [`RunReply::Output`].
+    #[serde(skip)]
     Output {
         index: u32,
         data: TensorData,
@@ -85,7 +88,7 @@ pub enum RunEvent {
 }
 
 /// A place in the queue for a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
     pub device: SmolStr,
     /// What uses the device.
@@ -106,45 +109,31 @@ impl fmt::Display for Queued {
     }
 }
 
+const CONSTANTS: ConstantHeaders<RunRequest> = ConstantHeaders {
+    announcement: |last| RunRequest::Constants { last },
+    content: |number| RunRequest::Constant { number },
+};
+
 impl RunCommand {
     /// The messages of the command; those of a setup have the constants of its graphs.
     ///
     /// # Errors
     /// If the setup cannot be written as JSON.
-    pub(crate) fn into_wire(
-        self,
-        transport: ConstantTransport,
-    ) -> Result<Messages<wire::RunRequest>, serde_json::Error> {
-        use run_request::Request;
-        let one = |request| wire::RunRequest { request: Some(request) };
-        let constant: fn(wire::TensorChunk) -> wire::RunRequest =
-            |piece| wire::RunRequest { request: Some(Request::Constant(piece)) };
-        Ok(match self {
+    pub(crate) fn into_messages(self) -> Result<Messages<RunRequest>, serde_json::Error> {
+        let (mut detached, none) = (Default::default(), std::iter::empty());
+        let messages: Box<dyn Iterator<Item = _> + Send> = match self {
             RunCommand::Setup(setup) => {
                 let mut setup = Arc::unwrap_or_clone(setup);
-                let detached = constants::detach(transport, setup.graphs_mut());
-                let announcement = |piece| wire::RunRequest { request: Some(Request::Constants(piece)) };
-                let document = document(serde_json::to_vec(&setup)?).map(move |piece| one(Request::Setup(piece)));
-                Messages::with_constants(detached, announcement, document, constant, std::iter::empty())?
+                detached = constants::detach(setup.graphs_mut());
+                Box::new(chunks::document(serde_json::to_vec(&setup)?, |last| RunRequest::Setup { last }))
             }
-            RunCommand::Parameter { index, data } => {
-                let pieces = tensor_chunks(index, &data).map(move |piece| one(Request::Parameter(piece)));
-                Messages::of(pieces, constant)
-            }
-            RunCommand::Input { index, data } => {
-                Messages::of(tensor_chunks(index, &data).map(move |piece| one(Request::Input(piece))), constant)
-            }
-            RunCommand::Connect => Messages::of(std::iter::once(one(Request::Connect(wire::Connect {}))), constant),
-            RunCommand::Start(Start { inference, phase, continues }) => {
-                let start = wire::Start { inference, continues, prefill: phase == Phase::Prefill };
-                Messages::of(std::iter::once(one(Request::Start(start))), constant)
-            }
-        })
+            RunCommand::Parameter { index, data } => Box::new(chunks::tensor(RunRequest::Parameter { index }, &data)),
+            RunCommand::Input { index, data } => Box::new(chunks::tensor(RunRequest::Input { index }, &data)),
+            RunCommand::Connect => Box::new(std::iter::once(RunRequest::Connect.into())),
+            RunCommand::Start(start) => Box::new(std::iter::once(RunRequest::Start(start).into())),
+        };
+        Messages::new(detached, CONSTANTS, messages, none)
     }
-}
-
-fn tensor_chunks(tensor: u32, data: &TensorData) -> impl Iterator<Item = wire::TensorChunk> + Send + use<> {
-    chunks(data.bytes()).map(move |data| wire::TensorChunk { tensor, data })
 }
 
 /// Reassembles commands.
@@ -187,18 +176,17 @@ impl CommandReader {
     ///
     /// # Errors
     /// If the messages are not a valid command, or the setup is inconsistent.
-    pub fn read(&mut self, message: wire::RunRequest) -> Result<Option<RunCommand>, MessageError> {
-        use run_request::Request;
+    pub fn read(&mut self, message: Frame<RunRequest>) -> Result<Option<RunCommand>, MessageError> {
         let wrong = |what: &str| MessageError::Malformed(what.to_string());
-        let request = message.request.ok_or_else(|| wrong("an empty request"))?;
-        Ok(match request {
-            Request::Constants(piece) if self.incomplete.is_none() && self.setup.is_none() => {
-                self.constants.announce(&piece)?;
+        let Frame { header, payload } = message;
+        Ok(match header {
+            RunRequest::Constants { last } if self.incomplete.is_none() && self.setup.is_none() => {
+                self.constants.announce(&payload, last)?;
                 None
             }
-            Request::Constants(_) => return Err(wrong("constants are announced before the setup")),
-            Request::Setup(piece) => {
-                let Some(json) = self.document.push(&piece)? else { return Ok(None) };
+            RunRequest::Constants { .. } => return Err(wrong("constants are announced before the setup")),
+            RunRequest::Setup { last } => {
+                let Some(json) = self.document.push(&payload, last)? else { return Ok(None) };
                 let setup: Setup = serde_json::from_slice(&json)
                     .map_err(|e| MessageError::Malformed(format!("invalid setup: {e}")))?;
                 setup.check()?;
@@ -206,29 +194,26 @@ impl CommandReader {
                 self.wanted = self.constants.request(&mut setup.graphs_mut().collect::<Vec<_>>())?;
                 self.complete_setup()
             }
-            Request::Constant(piece) => {
+            RunRequest::Constant { number } => {
                 let setup = self.incomplete.as_mut().ok_or_else(|| wrong("a constant of no setup"))?;
-                self.constants.read(&piece, &mut setup.graphs_mut().collect::<Vec<_>>())?;
+                self.constants.read(number, &payload, &mut setup.graphs_mut().collect::<Vec<_>>())?;
                 self.complete_setup()
             }
-            Request::Parameter(piece) => {
-                let ty = self.setup.as_ref().and_then(|s| Some(&s.streamed.get(piece.tensor as usize)?.ty));
+            RunRequest::Parameter { index } => {
+                let ty = self.setup.as_ref().and_then(|s| Some(&s.streamed.get(index as usize)?.ty));
                 let ty = ty.ok_or_else(|| wrong("a parameter that the setup does not announce"))?;
-                let data = self.tensors.push(("parameter", piece.tensor), ty, &piece.data)?;
-                data.complete().map(|data| RunCommand::Parameter { index: piece.tensor, data })
+                let data = self.tensors.push(("parameter", index), ty, &payload)?;
+                data.complete().map(|data| RunCommand::Parameter { index, data })
             }
-            Request::Input(piece) => {
-                let ty = self.setup.as_ref().and_then(|s| s.source_type(piece.tensor));
+            RunRequest::Input { index } => {
+                let ty = self.setup.as_ref().and_then(|s| s.source_type(index));
                 let ty = ty.ok_or_else(|| wrong("an input that the setup does not announce"))?;
-                let data = self.tensors.push(("input", piece.tensor), ty, &piece.data)?;
-                data.complete().map(|data| RunCommand::Input { index: piece.tensor, data })
+                let data = self.tensors.push(("input", index), ty, &payload)?;
+                data.complete().map(|data| RunCommand::Input { index, data })
             }
-            Request::Connect(_) => Some(RunCommand::Connect),
-            Request::KeepAlive(_) => None,
-            Request::Start(wire::Start { inference, continues, prefill }) => {
-                let phase = if prefill { Phase::Prefill } else { Phase::Decode };
-                Some(RunCommand::Start(Start { inference, phase, continues }))
-            }
+            RunRequest::Connect => Some(RunCommand::Connect),
+            RunRequest::KeepAlive => None,
+            RunRequest::Start(start) => Some(RunCommand::Start(start)),
         })
     }
 
@@ -242,29 +227,11 @@ impl CommandReader {
 
 impl RunEvent {
     /// The messages of the event.
-    pub(crate) fn into_wire(self) -> Box<dyn Iterator<Item = wire::RunEvent> + Send> {
-        let event = match self {
-            RunEvent::Queued(Queued { device, user, ahead }) => {
-                run_event::Event::Queued(wire::Queued { device: device.to_string(), user, ahead })
-            }
-            RunEvent::Admitted => run_event::Event::Admitted(wire::Admitted {}),
-            RunEvent::Loaded { memory, warm_up_runs } => {
-                let memory = memory.into_iter().map(Into::into).collect();
-                run_event::Event::Loaded(wire::Loaded { memory, warm_up_runs })
-            }
-            RunEvent::Connected => run_event::Event::Connected(wire::Connected {}),
-            RunEvent::Started { inference, at } => run_event::Event::Started(wire::Started { inference, at_us: at.0 }),
-            RunEvent::Arrived { inference, at, digest } => {
-                let digest = bytes::Bytes::copy_from_slice(&digest);
-                run_event::Event::Arrived(wire::Arrived { inference, at_us: at.0, digest })
-            }
-            RunEvent::Measured(measured) => run_event::Event::Measured(measured.into()),
-            RunEvent::Output { index, data } => {
-                let chunk = |piece| wire::RunEvent { event: Some(run_event::Event::Output(piece)) };
-                return Box::new(tensor_chunks(index, &data).map(chunk));
-            }
-        };
-        Box::new(std::iter::once(wire::RunEvent { event: Some(event) }))
+    pub(crate) fn into_messages(self) -> Box<dyn Iterator<Item = Frame<RunReply>> + Send> {
+        match self {
+            RunEvent::Output { index, data } => Box::new(chunks::tensor(RunReply::Output { index }, &data)),
+            event => Box::new(std::iter::once(RunReply::Event(event).into())),
+        }
     }
 }
 
@@ -288,37 +255,20 @@ impl EventReader {
     ///
     /// # Errors
     /// If an output has too many bytes, or a time is no time.
-    pub fn read(&mut self, message: wire::RunEvent) -> Result<Option<RunEvent>, MessageError> {
-        Ok(Some(match message.event {
-            None => return Ok(None),
-            Some(run_event::Event::Queued(wire::Queued { device, user, ahead })) => {
-                RunEvent::Queued(Queued { device: wire::text(device).into(), user: wire::text(user), ahead })
-            }
-            Some(run_event::Event::Admitted(_)) => RunEvent::Admitted,
-            Some(run_event::Event::Loaded(loaded)) => RunEvent::Loaded {
-                memory: loaded.memory.into_iter().map(Into::into).collect(),
-                warm_up_runs: loaded.warm_up_runs,
-            },
-            Some(run_event::Event::Connected(_)) => RunEvent::Connected,
-            Some(run_event::Event::Started(started)) => {
-                RunEvent::Started { inference: started.inference, at: received_time(started.at_us)? }
-            }
-            Some(run_event::Event::Arrived(arrived)) => {
-                let mut digest = [0; 32];
-                digest.iter_mut().zip(&arrived.digest).for_each(|(to, from)| *to = *from);
-                RunEvent::Arrived { inference: arrived.inference, at: received_time(arrived.at_us)?, digest }
-            }
-            Some(run_event::Event::Measured(measured)) => RunEvent::Measured(received_trace(measured)?),
+    pub fn read(&mut self, message: Frame<RunReply>) -> Result<Option<RunEvent>, MessageError> {
+        let Frame { header, payload } = message;
+        match header {
             // For what sends the setup.
-            Some(run_event::Event::Wanted(_)) => return Ok(None),
-            Some(run_event::Event::Output(piece)) => {
-                let Some(ty) = self.outputs.get(piece.tensor as usize) else { return Ok(None) };
-                match self.tensors.push(piece.tensor, ty, &piece.data)? {
-                    Assembled::Incomplete => return Ok(None),
-                    Assembled::Complete(data) => RunEvent::Output { index: piece.tensor, data },
-                }
+            RunReply::Wanted(_) => Ok(None),
+            RunReply::Event(event) => event.checked().map(Some),
+            RunReply::Output { index } => {
+                let Some(ty) = self.outputs.get(index as usize) else { return Ok(None) };
+                Ok(match self.tensors.push(index, ty, &payload)? {
+                    Assembled::Incomplete => None,
+                    Assembled::Complete(data) => Some(RunEvent::Output { index, data }),
+                })
             }
-        }))
+        }
     }
 }
 
@@ -373,7 +323,7 @@ mod tests {
             RunCommand::Connect,
             RunCommand::Start(Start { inference: 7, phase: Phase::Prefill, continues: true }),
         ] {
-            let messages: Vec<_> = command.clone().into_wire(ConstantTransport::Streamed).unwrap().all().collect();
+            let messages: Vec<_> = command.clone().into_messages().unwrap().all().collect();
             let (last, before) = messages.split_last().unwrap();
             for message in before {
                 assert_eq!(reader.read(message.clone()).unwrap(), None);
@@ -384,17 +334,15 @@ mod tests {
 
     #[test]
     fn tensors_that_no_setup_announces_are_refused() {
-        use run_request::Request;
-        let chunk = |tensor| wire::TensorChunk { tensor, data: bytes::Bytes::new() };
         let mut reader = CommandReader::new(Bytes(1 << 20), Box::new(NothingHeld));
-        for request in [None, Some(Request::Parameter(chunk(0))), Some(Request::Input(chunk(0)))] {
-            assert!(reader.read(wire::RunRequest { request }).is_err());
+        for request in [RunRequest::Parameter { index: 0 }, RunRequest::Input { index: 0 }] {
+            assert!(reader.read(request.into()).is_err());
         }
-        for message in RunCommand::Setup(Arc::new(setup())).into_wire(ConstantTransport::Streamed).unwrap().all() {
+        for message in RunCommand::Setup(Arc::new(setup())).into_messages().unwrap().all() {
             reader.read(message).unwrap();
         }
-        for request in [Request::Parameter(chunk(1)), Request::Input(chunk(1))] {
-            assert!(reader.read(wire::RunRequest { request: Some(request) }).is_err());
+        for request in [RunRequest::Parameter { index: 1 }, RunRequest::Input { index: 1 }] {
+            assert!(reader.read(request.into()).is_err());
         }
     }
 
@@ -439,43 +387,30 @@ mod tests {
             RunEvent::Output { index: 0, data: tensor() },
             RunEvent::Measured(trace),
         ] {
-            let found: Vec<_> = event.clone().into_wire().filter_map(|message| reader.read(message).unwrap()).collect();
+            let sent = event.clone().into_messages();
+            let found: Vec<_> = sent.filter_map(|message| reader.read(on_the_wire(message)).unwrap()).collect();
             assert_eq!(found, [event]);
-        }
-        assert_eq!(reader.read(wire::RunEvent { event: None }).unwrap(), None);
-    }
-
-    #[test]
-    fn what_is_no_energy_is_left_out() {
-        let energy = [f64::NAN, -1.0, f64::INFINITY, 2.0].map(|j| wire::SourceEnergy { source: "a".to_string(), j });
-        let trace = wire::InferenceTrace { energy: energy.to_vec(), ..wire::InferenceTrace::default() };
-        let kept = received_trace(trace).unwrap().energy;
-        assert_eq!(kept, [SourceEnergy { source: "a".to_string(), total: Joules(2.0) }]);
-    }
-
-    #[test]
-    fn what_is_no_load_is_left_out() {
-        for (own, others) in [(f64::NAN, 0.0), (0.0, -1.0), (f64::INFINITY, 0.0)] {
-            let machine = wire::MachineUse { id: "boot".to_string(), own, others };
-            let trace = wire::InferenceTrace { machine: Some(machine), ..wire::InferenceTrace::default() };
-            assert_eq!(received_trace(trace).unwrap().machine, None);
         }
     }
 
     #[test]
     fn what_is_no_time_is_refused() {
-        use run_event::Event;
-        let stage = |us| wire::StageTime { end_us: us, ..wire::StageTime::default() };
         for us in [f64::NAN, f64::INFINITY, -1.0] {
-            let trace = wire::InferenceTrace { stages: vec![stage(us)], ..wire::InferenceTrace::default() };
             for event in [
-                Event::Started(wire::Started { inference: 0, at_us: us }),
-                Event::Arrived(wire::Arrived { inference: 0, at_us: us, digest: bytes::Bytes::new() }),
-                Event::Measured(trace),
+                RunEvent::Started { inference: 0, at: Micros(us) },
+                RunEvent::Arrived { inference: 0, at: Micros(us), digest: [0; 32] },
             ] {
-                let read = EventReader::new(&setup()).read(wire::RunEvent { event: Some(event) });
+                let message = on_the_wire(RunReply::Event(event).into());
+                let read = EventReader::new(&setup()).read(message);
                 assert!(read.unwrap_err().to_string().contains("expected a finite number from 0"));
             }
         }
+    }
+
+    /// The message as it arrives.
+    fn on_the_wire(message: Frame<RunReply>) -> Frame<RunReply> {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes).unwrap();
+        Frame::read(&bytes[..]).unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! A run as rows, which join those of the plan and of the profile: groups, transfers, devices, servers that tell their energy,
+//! A run as rows, which join those of the plan and of the profile: groups, transfers, devices, servers that report energy,
 //! and last the latency.
 
 use serde::Serialize;
@@ -75,7 +75,7 @@ pub enum RunRowKind {
     Group,
     Transfer,
     Device,
-    /// One that tells its energy.
+    /// One that reports energy.
     Server,
     #[default]
     Latency,
@@ -121,13 +121,13 @@ impl RunRow {
 }
 
 /// `one/cpu` as server and device.
-fn place(full: &str) -> (String, String) {
+fn split_device_name(full: &str) -> (String, String) {
     let (server, device) = full.rsplit_once('/').unwrap_or((full, ""));
     (server.to_string(), device.to_string())
 }
 
 fn group(time: &GroupTime) -> RunRow {
-    let (server, device) = place(&time.device);
+    let (server, device) = split_device_name(&time.device);
     let row = RunRow {
         kind: RunRowKind::Group,
         id: time.id,
@@ -181,7 +181,7 @@ fn server(energy: &ServerEnergy) -> RunRow {
 }
 
 fn device(memory: &MemoryUse) -> RunRow {
-    let (server, device) = place(&memory.device);
+    let (server, device) = split_device_name(&memory.device);
     let bytes = |bytes: Bytes| Some(bytes.0);
     RunRow {
         kind: RunRowKind::Device,

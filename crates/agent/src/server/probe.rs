@@ -29,9 +29,10 @@ use crate::protocol::{
     chunks::{Assembled, Assembler, MAX_MESSAGE_SIZE, chunks},
     connect::{Expected, connect},
     error::root_cause,
+    frame::Frame,
+    message::{AbsorbReply, AbsorbRequest, agent_client::AgentClient},
     peer::Peer,
     probe::{MAX_PROBE_SIZE, ProbeSample},
-    wire::{AbsorbChunk, AbsorbReply, agent_client::AgentClient},
 };
 use edgecut_graph::{DType, TensorData, TensorType, units::Bytes};
 use edgecut_profile::CacheFlush;
@@ -98,10 +99,10 @@ impl Host {
         let timing = spawn_compute_thread(move || time_transfers(largest, budget, &requests, acknowledged, &samples));
         let timing = timing.map_err(|error| failed(error.to_string()))?;
         while let Some(data) = requested.recv().await {
-            let bytes = data.len() as u64;
+            let bytes = Bytes(data.len() as u64);
             let exchange = async {
-                for data in chunks(&data) {
-                    if queue.send(AbsorbChunk { bytes, data }).await.is_err() {
+                for payload in chunks(&data) {
+                    if queue.send(Frame { header: AbsorbRequest { bytes }, payload }).await.is_err() {
                         break;
                     }
                 }
@@ -109,7 +110,7 @@ impl Host {
             };
             let reply = timeout(TRANSFER_TIMEOUT, exchange).await;
             let seconds = TRANSFER_TIMEOUT.as_secs();
-            let reply = reply.map_err(|_| failed(format!("{} were not transferred in {seconds} s", Bytes(bytes))))?;
+            let reply = reply.map_err(|_| failed(format!("{bytes} were not transferred in {seconds} s")))?;
             reply.map_err(status)?.ok_or_else(|| failed("it ended the probe".to_string()))?;
             if acknowledgements.send(()).await.is_err() {
                 break;
@@ -139,7 +140,7 @@ impl Host {
         client: Option<Client>,
     ) -> Result<(), HostError>
     where
-        S: futures::Stream<Item = Result<AbsorbChunk, Status>> + Unpin,
+        S: futures::Stream<Item = Result<Frame<AbsorbRequest>, Status>> + Unpin,
     {
         // The processor does not wait for a peer that has not begun.
         let silent = self.limits().message_time;
@@ -161,12 +162,15 @@ impl Host {
         acknowledging.map_err(|error| HostError::Request(format!("cannot start a thread: {error}")))?;
         let absorbing = async {
             loop {
-                let Ok(AbsorbChunk { bytes, data }) = chunk else { return Err(HostError::ClientGone) };
-                if Bytes(bytes) > MAX_ABSORB_SIZE {
-                    let what = format!("a probe of {} exceeds the limit of {MAX_ABSORB_SIZE}", Bytes(bytes));
+                let Ok(Frame { header: AbsorbRequest { bytes }, payload }) = chunk else {
+                    return Err(HostError::ClientGone);
+                };
+                if bytes > MAX_ABSORB_SIZE {
+                    let what = format!("a probe of {bytes} exceeds the limit of {MAX_ABSORB_SIZE}");
                     return Err(HostError::Request(what));
                 }
-                if let Assembled::Complete(tensor) = transfer.push((), &TensorType::of(DType::U8, &[bytes]), &data)?
+                if let Assembled::Complete(tensor) =
+                    transfer.push((), &TensorType::of(DType::U8, &[bytes.0]), &payload)?
                     && tensors.send(tensor).await.is_err()
                 {
                     return Err(HostError::ClientGone);
@@ -247,7 +251,7 @@ mod tests {
             host.processor().lease(DeviceUser::new("profile", None), Duration::ZERO, async |_| {}).await.unwrap();
         let absorb = async || {
             let (replies, _received) = mpsc::channel(1);
-            let chunk = AbsorbChunk { bytes: 0, data: Buffer::new() };
+            let chunk = Frame::from(AbsorbRequest { bytes: Bytes(0) });
             host.absorb(futures::stream::iter([Ok(chunk)]), replies, ClientId::Address(None), None).await
         };
         let refused = absorb().await.map_err(|error| error.to_string());

@@ -14,7 +14,7 @@ use super::{accept::connections, counted_requests::CountedRequests, host::Host, 
 use crate::protocol::{
     chunks::MAX_MESSAGE_SIZE,
     connect::{FRAME_SIZE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, WINDOW_SIZE},
-    wire::agent_server::AgentServer,
+    message::agent_server::AgentServer,
 };
 
 /// Why an agent does not serve.
@@ -118,8 +118,9 @@ mod tests {
         limits::Limits,
         protocol::{
             connect::{Expected, connect},
+            frame::Frame,
+            message::{DescribeRequest, agent_client::AgentClient},
             peer::Peer,
-            wire::{DescribeRequest, agent_client::AgentClient},
         },
         server::host::HostOptions,
         shutdown::Shutdown,
@@ -135,7 +136,8 @@ mod tests {
     }
 
     async fn answers(client: &mut AgentClient<tonic::transport::Channel>) -> bool {
-        tokio::time::timeout(SOON, client.describe(DescribeRequest {})).await.is_ok_and(|reply| reply.is_ok())
+        let reply = client.describe(Frame::from(DescribeRequest {}));
+        tokio::time::timeout(SOON, reply).await.is_ok_and(|reply| reply.is_ok())
     }
 
     #[tokio::test(flavor = "multi_thread")]

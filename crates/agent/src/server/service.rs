@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use prost::Message as _;
-use smol_str::SmolStr;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Extensions, Request, Response, Status, Streaming};
@@ -27,18 +25,19 @@ use crate::{
     clock::since_1970,
     limits::Limits,
     protocol::{
-        probe::ProbeSample as Sample,
+        frame::Frame,
+        message::{
+            AbsorbReply, AbsorbRequest, ClockReply, ClockRequest, DescribeReply, DescribeRequest, PROTOCOL,
+            ProbeRequest, ProfileReply, ProfileRequest, RunReply, RunRequest, TransferReply, TransferRequest,
+            agent_server::Agent,
+        },
+        probe::ProbeSample,
         profile::TaskReader,
         role::Role,
-        run::{self, CommandReader, RunCommand},
-        wire::{
-            AbsorbChunk, AbsorbReply, ClockReply, ClockRequest, DescribeReply, DescribeRequest, ProbeRequest,
-            ProbeSample, ProfileEvent, ProfileRequest, RunEvent, RunRequest, TransferChunk, TransferReply, Wanted,
-            agent_server::Agent, profile_event, profile_request, run_event, run_request::Request as Message,
-        },
+        run::{CommandReader, RunCommand, RunEvent},
     },
 };
-use edgecut_graph::units::{Bytes, Micros, counted};
+use edgecut_graph::units::counted;
 
 /// The gRPC service of one host.
 pub(super) struct Service {
@@ -46,7 +45,10 @@ pub(super) struct Service {
 }
 
 /// A stream of replies.
-type ReplyStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ReplyStream<H> = Pin<Box<dyn Stream<Item = Result<Frame<H>, Status>> + Send>>;
+
+/// One reply.
+type Reply<H> = Result<Response<Frame<H>>, Status>;
 
 /// Messages that may be queued for the network.
 const QUEUE_LENGTH: usize = 4;
@@ -102,36 +104,36 @@ where
     }
 }
 
-fn reply_stream<T: Send + 'static>(receiver: mpsc::Receiver<Result<T, Status>>) -> Response<ReplyStream<T>> {
+fn reply_stream<H: Send + 'static>(receiver: mpsc::Receiver<Result<Frame<H>, Status>>) -> Response<ReplyStream<H>> {
     Response::new(Box::pin(ReceiverStream::new(receiver)))
 }
 
 #[tonic::async_trait]
 impl Agent for Service {
     type ProbeStream = ReplyStream<ProbeSample>;
-    type ProfileStream = ReplyStream<ProfileEvent>;
-    type RunStream = ReplyStream<RunEvent>;
+    type ProfileStream = ReplyStream<ProfileReply>;
+    type RunStream = ReplyStream<RunReply>;
     type AbsorbStream = ReplyStream<AbsorbReply>;
 
-    async fn describe(&self, request: Request<DescribeRequest>) -> Result<Response<DescribeReply>, Status> {
+    async fn describe(&self, request: Request<Frame<DescribeRequest>>) -> Reply<DescribeReply> {
         self.authorize(&request, Role::Operator)?;
-        Ok(Response::new(self.host.describe().into()))
+        let reply = DescribeReply { protocol: PROTOCOL, description: self.host.describe() };
+        Ok(Response::new(reply.into()))
     }
 
-    async fn clock(&self, request: Request<ClockRequest>) -> Result<Response<ClockReply>, Status> {
+    async fn clock(&self, request: Request<Frame<ClockRequest>>) -> Reply<ClockReply> {
         self.authorize(&request, Role::Operator)?;
-        Ok(Response::new(ClockReply { now_us: self.host.now().0, unix_us: Some(since_1970().0) }))
+        let reply = ClockReply { now: self.host.now(), since_1970: Some(since_1970()) };
+        Ok(Response::new(reply.into()))
     }
 
-    async fn probe(&self, request: Request<ProbeRequest>) -> Result<Response<Self::ProbeStream>, Status> {
+    async fn probe(&self, request: Request<Frame<ProbeRequest>>) -> Result<Response<Self::ProbeStream>, Status> {
         self.authorize(&request, Role::Operator)?;
         let client = Client::of(&request);
         let (_, extensions, request) = request.into_parts();
-        let ProbeRequest { peer, largest_bytes, budget_us } = request;
-        let peer = peer.ok_or_else(|| HostError::Request("a probe requires a peer".to_string()))?.into();
-        let budget = Micros(budget_us)
-            .to_duration()
-            .ok_or_else(|| HostError::Request(format!("{budget_us} us is not a valid budget")))?;
+        let ProbeRequest { peer, largest, budget } = request.header;
+        let invalid = || HostError::Request(format!("{} us is not a valid budget", budget.0));
+        let budget = budget.to_duration().ok_or_else(invalid)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (samples, received) = mpsc::channel(QUEUE_LENGTH);
         let begun = self.host.begin_job(client_id(&extensions)).inspect_err(|error| client.log_refusal(error));
@@ -142,20 +144,19 @@ impl Agent for Service {
             let log = JobLog::begin(JobKind::Link, "measurement of a link", client, &metrics);
             let probing = tokio::spawn(async move {
                 let _job = job;
-                host.probe_for(Some(of), &peer, Bytes(largest_bytes), budget, samples).await
+                host.probe_for(Some(of), &peer, largest, budget, samples).await
             });
-            let message = |sample: Sample| {
-                let sample = ProbeSample { bytes: sample.bytes.0, round_trip_us: sample.round_trip.0 };
-                Box::new(std::iter::once(sample)) as Box<dyn Iterator<Item = _> + Send>
-            };
-            if forward(received, &sender, message).await {
+            if forward(received, &sender, |sample| std::iter::once(sample.into())).await {
                 send_outcome(probing.await, &sender, log).await;
             }
         });
         Ok(reply_stream(receiver))
     }
 
-    async fn absorb(&self, request: Request<Streaming<AbsorbChunk>>) -> Result<Response<Self::AbsorbStream>, Status> {
+    async fn absorb(
+        &self,
+        request: Request<Streaming<Frame<AbsorbRequest>>>,
+    ) -> Result<Response<Self::AbsorbStream>, Status> {
         self.authorize(&request, Role::Agent)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (replies, received) = mpsc::channel(QUEUE_LENGTH);
@@ -167,7 +168,7 @@ impl Agent for Service {
             let log = JobLog::begin(JobKind::Link, "measurement of the link from a peer", client.clone(), &metrics);
             let absorbing = async move { host.absorb(stream, replies, client_id, Some(client)).await };
             let absorbing = tokio::spawn(absorbing);
-            match forward(received, &sender, |reply| Box::new(std::iter::once(reply))).await {
+            match forward(received, &sender, |reply: AbsorbReply| std::iter::once(reply.into())).await {
                 true => send_outcome(absorbing.await, &sender, log).await,
                 // The measurement is over when the peer leaves.
                 false => log.end(None),
@@ -178,7 +179,7 @@ impl Agent for Service {
 
     async fn profile(
         &self,
-        request: Request<Streaming<ProfileRequest>>,
+        request: Request<Streaming<Frame<ProfileRequest>>>,
     ) -> Result<Response<Self::ProfileStream>, Status> {
         self.authorize(&request, Role::Operator)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
@@ -186,25 +187,26 @@ impl Agent for Service {
         let client = Client::of(&request);
         let (_, extensions, mut messages) = request.into_parts();
         let (host, client_id) = (self.host.clone(), client_id(&extensions));
-        use profile_request::Request::{Constants, Task};
         tokio::spawn(async move {
             let received = host.received().begin();
             let request = async {
                 let mut reader = TaskReader::new(host.limits().document, Box::new(host.weights().of(client_id)));
                 loop {
                     let message = announced(&mut messages, host.limits().message_time).await?;
-                    match &message.request {
-                        Some(Task(_) | Constants(_)) => received.add_document(message.encoded_len())?,
-                        _ => received.add(message.encoded_len())?,
+                    let size = message.payload.len();
+                    match message.header {
+                        ProfileRequest::Task { .. } | ProfileRequest::Constants { .. } => {
+                            received.add_document(size)?
+                        }
+                        ProfileRequest::Constant { .. } | ProfileRequest::Content { .. } => received.add(size)?,
                     }
-                    let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
+                    let is_long = reader.buffered() + size >= LONG_DOCUMENT;
                     let (again, complete) = read(reader, message, is_long, TaskReader::read).await?;
                     reader = again;
                     let complete = complete.map_err(HostError::from)?;
-                    if let Some(constants) = reader.take_wanted() {
-                        let wanted = profile_event::Event::Wanted(Wanted { constants });
+                    if let Some(wanted) = reader.take_wanted() {
                         // The receiver is dropped when the client is gone.
-                        let _ = sender.send(Ok(ProfileEvent { event: Some(wanted) })).await;
+                        let _ = sender.send(Ok(ProfileReply::Wanted(wanted).into())).await;
                     }
                     if let Some(complete) = complete {
                         return Ok::<_, Status>(complete);
@@ -228,14 +230,14 @@ impl Agent for Service {
                 let _held = (job, received);
                 host.profile_for(Some(of), task, contents, events).await
             });
-            if forward(results, &sender, |event| Box::new(std::iter::once(event.into()))).await {
+            if forward(results, &sender, |event| std::iter::once(ProfileReply::Event(event).into())).await {
                 send_outcome(measuring.await, &sender, log).await;
             }
         });
         Ok(reply_stream(receiver))
     }
 
-    async fn run(&self, request: Request<Streaming<RunRequest>>) -> Result<Response<Self::RunStream>, Status> {
+    async fn run(&self, request: Request<Streaming<Frame<RunRequest>>>) -> Result<Response<Self::RunStream>, Status> {
         self.authorize(&request, Role::Operator)?;
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (commands, command_receiver) = mpsc::channel(QUEUE_LENGTH);
@@ -263,7 +265,7 @@ impl Agent for Service {
         tokio::spawn(async move {
             let log = JobLog::begin(JobKind::Run, "run", client, host.metrics());
             let running = tokio::spawn(host.run_remote(command_receiver, events, remote));
-            let is_client_there = forward(results, &sender, run::RunEvent::into_wire).await;
+            let is_client_there = forward(results, &sender, RunEvent::into_messages).await;
             match (refused.get(), is_client_there) {
                 (Some(why), _) => log.end(Some(why)),
                 (None, true) => send_outcome(running.await, &sender, log).await,
@@ -274,28 +276,29 @@ impl Agent for Service {
         Ok(reply_stream(receiver))
     }
 
-    async fn transfer(&self, request: Request<Streaming<TransferChunk>>) -> Result<Response<TransferReply>, Status> {
+    async fn transfer(&self, request: Request<Streaming<Frame<TransferRequest>>>) -> Reply<TransferReply> {
         self.authorize(&request, Role::Agent)?;
         let client = Client::of(&request);
         let (_, extensions, mut stream) = request.into_parts();
         let first = announced(&mut stream, self.host.limits().message_time).await?;
-        let head =
-            first.head.ok_or_else(|| HostError::Request("a transfer must begin with its session".to_string()))?;
+        let TransferRequest::Session { session, from } = first.header else {
+            return Err(HostError::Request("a transfer must begin with its session".to_string()).into());
+        };
         let refused = |error: &HostError| client.log_refusal(error);
-        let session = self.host.session(&head.session).inspect_err(refused)?;
-        let sender = session.setup.senders.iter().find(|sender| sender.server == head.from);
+        let session = self.host.session(&session).inspect_err(refused)?;
+        let sender = session.setup.senders.iter().find(|sender| sender.server == from);
         check_sender(extensions.get(), sender).inspect_err(refused)?;
-        transfer::receive(&session, &SmolStr::new(&head.from), stream).await?;
-        Ok(Response::new(TransferReply {}))
+        transfer::receive(&session, &from, stream).await?;
+        Ok(Response::new(TransferReply {}.into()))
     }
 }
 
 /// Passes events on as messages, until they end or the client is gone: then `events` is dropped, which ends the job. Returns
 /// whether the client is still there.
-async fn forward<E, M>(
+async fn forward<E, H, M: Iterator<Item = Frame<H>>>(
     mut events: mpsc::Receiver<E>,
-    replies: &mpsc::Sender<Result<M, Status>>,
-    messages: impl Fn(E) -> Box<dyn Iterator<Item = M> + Send>,
+    replies: &mpsc::Sender<Result<Frame<H>, Status>>,
+    messages: impl Fn(E) -> M,
 ) -> bool {
     loop {
         let event = tokio::select! {
@@ -311,26 +314,17 @@ async fn forward<E, M>(
     }
 }
 
-/// Size of the part of a document or a tensor in `message`; 0 of other messages.
-fn content(message: &RunRequest) -> usize {
-    match &message.request {
-        Some(Message::Setup(piece) | Message::Constants(piece)) => piece.data.len(),
-        Some(Message::Parameter(piece) | Message::Input(piece) | Message::Constant(piece)) => piece.data.len(),
-        _ => 0,
-    }
-}
-
 /// Passes the commands of a run's client on, until it closes its side, and asks for constants in `replies`.
 ///
 /// # Errors
 /// If its messages are no commands, too many bytes, or the setup takes too long.
 async fn read_commands(
-    mut messages: Streaming<RunRequest>,
+    mut messages: Streaming<Frame<RunRequest>>,
     mut reader: CommandReader,
     limits: &Limits,
     remote: &RemoteClient,
     commands: &mpsc::Sender<RunCommand>,
-    replies: &mpsc::Sender<Result<RunEvent, Status>>,
+    replies: &mpsc::Sender<Result<Frame<RunReply>, Status>>,
 ) -> Result<(), HostError> {
     let mut is_set_up = false;
     loop {
@@ -347,22 +341,21 @@ async fn read_commands(
         };
         let Ok(Some(message)) = message else { return Ok(()) };
         remote.heard.fetch_add(1, Ordering::Relaxed);
-        let content = content(&message);
-        if !is_set_up && content == 0 {
+        let size = message.payload.len();
+        if !is_set_up && size == 0 {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
         }
-        match &message.request {
-            Some(Message::Setup(_) | Message::Constants(_)) => remote.received.add_document(content)?,
-            _ => remote.received.add(content)?,
+        match message.header {
+            RunRequest::Setup { .. } | RunRequest::Constants { .. } => remote.received.add_document(size)?,
+            _ => remote.received.add(size)?,
         }
-        let is_long = reader.buffered() + message.encoded_len() >= LONG_DOCUMENT;
+        let is_long = reader.buffered() + size >= LONG_DOCUMENT;
         let (again, command) = read(reader, message, is_long, CommandReader::read).await?;
         reader = again;
         let command = command?;
-        if let Some(constants) = reader.take_wanted() {
-            let wanted = run_event::Event::Wanted(Wanted { constants });
+        if let Some(wanted) = reader.take_wanted() {
             // The receiver is dropped when the client is gone.
-            let _ = replies.send(Ok(RunEvent { event: Some(wanted) })).await;
+            let _ = replies.send(Ok(RunReply::Wanted(wanted).into())).await;
         }
         let Some(command) = command else { continue };
         is_set_up = true;

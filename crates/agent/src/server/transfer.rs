@@ -19,16 +19,16 @@ use crate::{
         connect::{Expected, connect},
         encoding::{decode, encode, encoded_type},
         error::root_cause,
+        frame::Frame,
         inference_trace::TransferTime,
+        message::{TransferReply, TransferRequest, agent_client::AgentClient},
         peer::Peer,
         recorded,
         setup::{Outgoing, Setup, ValueId},
-        wire::{Encoding, TransferChunk, TransferHead, TransferReply, agent_client::AgentClient},
     },
     shutdown::Shutdown,
 };
 use edgecut_graph::units::Bytes as ByteCount;
-use edgecut_plan::TransferFormat;
 
 /// Opens the link to `peer`. Values put into the returned queue are sent until the session ends; a failure fails the
 /// session.
@@ -69,9 +69,8 @@ async fn send_all(
     // One chunk is queued while another is sent: enough to keep the stream busy without copying far ahead.
     let (queue, outgoing) = mpsc::channel(1);
     let mut call = tokio::spawn(async move { client.transfer(ReceiverStream::new(outgoing)).await });
-    let head = TransferHead { session: session.setup.session.clone(), from: session.setup.server.to_string() };
-    let head = TransferChunk { head: Some(head), ..TransferChunk::default() };
-    if queue.send(head).await.is_err() {
+    let head = TransferRequest::Session { session: session.setup.session.clone(), from: session.setup.server.clone() };
+    if queue.send(head.into()).await.is_err() {
         return Err(unexpected_end(peer, call.await));
     }
     loop {
@@ -83,9 +82,10 @@ async fn send_all(
         let Outgoing { value, format, .. } = session.setup.sends[send.send];
         let (inference, start) = (send.inference, session.clock.now());
         let content = encode(format, &send.data);
-        let (encoding, bytes) = (Encoding::from(format) as i32, ByteCount(content.len() as u64));
-        for data in chunks(&content) {
-            if queue.send(TransferChunk { head: None, inference, value: value.0, data, encoding }).await.is_err() {
+        let bytes = ByteCount(content.len() as u64);
+        for payload in chunks(&content) {
+            let header = TransferRequest::Value { inference, value, format };
+            if queue.send(Frame { header, payload }).await.is_err() {
                 return Err(unexpected_end(peer, call.await));
             }
         }
@@ -95,7 +95,10 @@ async fn send_all(
 }
 
 /// Why a link ended before its session.
-fn unexpected_end(peer: &SmolStr, reply: Result<Result<Response<TransferReply>, Status>, JoinError>) -> HostError {
+fn unexpected_end(
+    peer: &SmolStr,
+    reply: Result<Result<Response<Frame<TransferReply>>, Status>, JoinError>,
+) -> HostError {
     match reply {
         Ok(Ok(_)) => HostError::PeerEnded { peer: peer.clone() },
         Ok(Err(status)) => link_error(peer, &status),
@@ -114,7 +117,7 @@ fn link_error(peer: &SmolStr, status: &Status) -> HostError {
 /// If the stream breaks, or carries values that the session does not expect. The session fails too.
 pub(super) async fn receive<S>(session: &Arc<Session>, from: &SmolStr, stream: S) -> Result<(), HostError>
 where
-    S: futures::Stream<Item = Result<TransferChunk, Status>> + Unpin,
+    S: futures::Stream<Item = Result<Frame<TransferRequest>, Status>> + Unpin,
 {
     let ended = session.end.requested();
     tokio::select! {
@@ -125,7 +128,7 @@ where
 
 async fn receive_all<S>(session: &Arc<Session>, from: &SmolStr, mut stream: S) -> Result<(), HostError>
 where
-    S: futures::Stream<Item = Result<TransferChunk, Status>> + Unpin,
+    S: futures::Stream<Item = Result<Frame<TransferRequest>, Status>> + Unpin,
 {
     let mut tensors = Assembler::default();
     while let Some(chunk) = stream.next().await {
@@ -148,9 +151,10 @@ pub fn receive_recorded(setup: Setup, bytes: &[u8]) -> usize {
     let end = Shutdown::new();
     let (session, _reports) = Session::new(Arc::new(setup), Clock::start(), end, false, Arc::new(Metrics::new()));
     let mut tensors = Assembler::default();
-    let complete = recorded::messages(bytes).map_while(|chunk: TransferChunk| {
-        let key = (chunk.inference, ValueId(chunk.value));
-        receive_chunk(&session, &mut tensors, chunk).ok().map(|()| usize::from(!tensors.has_begun(&key)))
+    let complete = recorded::messages(bytes).map_while(|chunk: Frame<TransferRequest>| {
+        let TransferRequest::Value { inference, value, .. } = chunk.header else { return None };
+        let received = receive_chunk(&session, &mut tensors, chunk).ok();
+        received.map(|()| usize::from(!tensors.has_begun(&(inference, value))))
     });
     complete.sum()
 }
@@ -158,18 +162,20 @@ pub fn receive_recorded(setup: Setup, bytes: &[u8]) -> usize {
 fn receive_chunk(
     session: &Session,
     tensors: &mut Assembler<(u64, ValueId)>,
-    chunk: TransferChunk,
+    chunk: Frame<TransferRequest>,
 ) -> Result<(), HostError> {
-    let TransferChunk { inference, value, data, encoding, .. } = chunk;
-    session.count_received(data.len());
-    let format = TransferFormat::from(Encoding::try_from(encoding).map_err(|e| HostError::Request(e.to_string()))?);
-    let (value, key) = (ValueId(value), (inference, ValueId(value)));
+    let Frame { header, payload } = chunk;
+    let TransferRequest::Value { inference, value, format } = header else {
+        return Err(HostError::Request("a link has one session".to_string()));
+    };
+    session.count_received(payload.len());
+    let key = (inference, value);
     if !tensors.has_begun(&key) {
         session.begin_receive(inference, value)?;
     }
     let known = session.setup.value(value);
     let ty = &known.ok_or_else(|| HostError::Request(format!("value {} is not in the setup", value.0)))?.ty;
-    if let Assembled::Complete(content) = tensors.push(key, &encoded_type(format, ty)?, &data)? {
+    if let Assembled::Complete(content) = tensors.push(key, &encoded_type(format, ty)?, &payload)? {
         session.finish_receive(inference, value, decode(format, ty, content)?)?;
     }
     Ok(())

@@ -97,11 +97,6 @@ impl Site {
         let loading = async {
             let fleet = connect_all(&only(&self.cluster, &deployment), &self.events).await?;
             let agents = agents_of(&deployment, &fleet).map_err(Error::agent)?;
-            if let Some(old) = agents.iter().find(|agent| deployment.prefill.is_some() && !agent.knows_phases()) {
-                let what =
-                    format!("agent {} is of an older version, which reads prompts token by token only", old.name());
-                return Err(Error::Failed(format!("{what}: upgrade it, or give option `prompt` 1").into()));
-            }
             LoadedDeployment::load(deployment.clone(), agents, given).await.map_err(run_error)
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
