@@ -254,6 +254,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/agent/src/results/file.rs", "RunAbout"),
     ("crates/report/src/comparison/mod.rs", "ComparisonRow"),
     ("crates/session/src/run/whole_model.rs", "ModelLatency"),
+    ("crates/session/src/devices.rs", "DeviceRow"),
+    ("crates/session/src/devices.rs", "LinkOfDevices"),
 ];
 
 #[test]

@@ -3,11 +3,13 @@
 
 use crate::common::shared;
 use edgecut::interop::placement::{
-    PlacementOptions, PlacementSolution, PlacementWorkload, WorkloadDevice, bound, check,
+    PlacementOptions, PlacementSolution, PlacementWorkload, WorkloadDevice, bound,
+    bundles::Bundles,
+    check,
     file::Operator,
     latency,
     latency_evaluator::LatencyEvaluator,
-    load::{Bundles, Loads},
+    load::Loads,
     throughput::{self, ideals},
 };
 use fastrand::Rng;
@@ -55,7 +57,7 @@ fn brute_force(workload: &PlacementWorkload, value: impl Fn(&[WorkloadDevice]) -
     for choice in 0..devices.pow(problem.bundles.len() as u32) {
         let device: Vec<usize> =
             (0..problem.bundles.len()).map(|at| choice / devices.pow(at as u32) % devices).collect();
-        let places = problem.places(&device);
+        let places = problem.operator_devices(&device);
         if check::placement(workload, &places).is_ok()
             && let Some(value) = value(&places)
         {
@@ -75,8 +77,8 @@ proptest! {
         let mut rng = Rng::with_seed(seed);
         let mut loads = Loads::new(&problem, anywhere(&problem, &mut rng));
         for _ in 0..60 {
-            loads.place(rng.usize(0..problem.bundles.len()), rng.usize(0..problem.devices()));
-            let real = check::largest_load(&workload, &problem.places(&loads.device));
+            loads.move_bundle(rng.usize(0..problem.bundles.len()), rng.usize(0..problem.devices()));
+            let real = check::largest_load(&workload, &problem.operator_devices(&loads.device));
             prop_assert!((loads.largest() - real).abs() < 1e-6, "{} {}", loads.largest(), real);
         }
     }
@@ -89,7 +91,7 @@ proptest! {
         let mut evaluator = LatencyEvaluator::new(&workload, &problem);
         for _ in 0..20 {
             let device = anywhere(&problem, &mut rng);
-            let real = check::sample_latency(&workload, &problem.places(&device));
+            let real = check::sample_latency(&workload, &problem.operator_devices(&device));
             let found = evaluator.latency(&device);
             prop_assert!(real.map_or(found.is_infinite(), |real| (real - found).abs() < 1e-6), "{real:?} {found}");
         }
@@ -156,7 +158,7 @@ proptest! {
         let best = brute_force(&workload, load).unwrap();
         let problem = Bundles::new(&workload);
         let found = ideals::search(&workload, &problem, f64::INFINITY, 1_000_000, &|| false).unwrap();
-        prop_assert_eq!(check::placement(&workload, &problem.places(&found.device)), Ok(()));
+        prop_assert_eq!(check::placement(&workload, &problem.operator_devices(&found.device)), Ok(()));
         prop_assert!((found.largest - best).abs() < 1e-9 * best.max(1.0), "{} {}", found.largest, best);
         // What is sought must be better than what is there.
         prop_assert_eq!(ideals::search(&workload, &problem, best * (1.0 - 1e-9), 1_000_000, &|| false), None);

@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use super::{Failure, Outcome, engine::EngineFlags, log_format::LogFormat, stderr::notice};
 use crate::verbosity::Verbosity;
 #[cfg(target_os = "linux")]
+use edgecut_agent::{DeviceKind, Supervisor, Worker, limit_memory};
 use edgecut_agent::{
-    DeviceKind, Limits, LogQueue, MAX_THREADS, Oversubscribed, Shutdown, Supervisor, TlsFiles, WorkLog, Worker,
-    descriptors, limit_memory,
+    Limits, LogQueue, MAX_THREADS, Oversubscribed, Shutdown, TlsFiles, WorkLog, descriptors,
     mdns::{AnnouncedAgent, Announcement},
     protocol::{Identity, check_address, role::Role},
     server::{Host, HostOptions, serve, serve_metrics, total_memory},

@@ -1,10 +1,10 @@
-//! Which engine computes on CPUs: flags that several verbs share.
+//! Flags that choose engines, shared by several verbs.
 
 use std::path::PathBuf;
 
 use edgecut_session::{SiteOptions, engine::EngineChoice};
 
-/// The engine of CPUs.
+/// The engine of CPUs, and the providers of ONNX Runtime.
 #[derive(Debug, Clone, clap::Args)]
 pub struct EngineFlags {
     /// Engine of CPUs: tract (embedded), onnxruntime, or auto (the faster)
@@ -14,7 +14,7 @@ pub struct EngineFlags {
     #[arg(long, help_heading = "Cluster", value_name = "NAME")]
     pub engine: Option<EngineChoice>,
 
-    /// The library of ONNX Runtime; if not given, ORT_DYLIB_PATH, the Python package's, the system's
+    /// ONNX Runtime's library; else ORT_DYLIB_PATH, the Python package's, the system's
     #[arg(long, help_heading = "Cluster", value_name = "PATH", hide_short_help = true)]
     pub onnxruntime: Option<PathBuf>,
 

@@ -52,7 +52,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens the file at `path`, as [`open`] does.
 ///
 /// # Errors
-/// As [`open`], or if it has more than `limit` bytes. Pipes do not tell.
+/// As [`open`], or if it has more than `limit` bytes. The size of a pipe is unknown, and not checked.
 pub(crate) fn open_within(path: &Path, limit: u64) -> io::Result<File> {
     let file = open(path)?;
     let length = file.metadata()?.len();
@@ -67,7 +67,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_within(path, limit)?;
     let mut content = Vec::new();
     content.try_reserve_exact(usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX))?;
-    // Pipes do not tell their length, and files grow.
+    // The length of a pipe is unknown, and files grow.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit { Err(too_large(None, limit)) } else { Ok(content) }
 }
@@ -95,11 +95,17 @@ fn is_descriptor(path: &Path) -> bool {
 }
 
 fn is_fifo(kind: FileType) -> bool {
-    name(kind) == Some("a FIFO")
+    #[cfg(unix)]
+    return std::os::unix::fs::FileTypeExt::is_fifo(&kind);
+    #[cfg(not(unix))]
+    {
+        let _ = kind;
+        false
+    }
 }
 
 /// What a file is that has no content of its own.
-fn name(kind: FileType) -> Option<&'static str> {
+fn special_kind(kind: FileType) -> Option<&'static str> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
@@ -124,7 +130,7 @@ fn refused(kind: FileType) -> io::Error {
         #[cfg(not(unix))]
         return io::ErrorKind::IsADirectory.into();
     }
-    let what = format!("it is {}, expected a regular file", name(kind).unwrap_or("no file"));
+    let what = format!("it is {}, expected a regular file", special_kind(kind).unwrap_or("no file"));
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 

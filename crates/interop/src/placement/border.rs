@@ -66,7 +66,7 @@ impl<'a> Borders<'a> {
         let mut until = vec![0.0; self.path.len()];
         for j in i..self.path.len() {
             leaving -= until[j];
-            for op in std::iter::once(self.path[j]).chain(self.inside.at(i, j)) {
+            for op in std::iter::once(self.path[j]).chain(self.inside.entering(i, j)) {
                 for &maker in &self.graph.makers[op] {
                     if self.inside.needed_at(maker) < i && crossed.insert(maker) {
                         entering += transfer(maker);

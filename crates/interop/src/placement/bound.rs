@@ -1,13 +1,12 @@
 //! Lower bounds on both objectives of a placement workload.
 
-use super::{PlacementWorkload, cut, load::Bundles, path};
+use super::{PlacementWorkload, bundles::Bundles, cut, path};
 
 /// A bound on the largest load, and the argument that gives it.
 pub fn largest_load(problem: &Bundles) -> (f64, &'static str) {
     let single = problem.bundles.iter().map(|b| {
         let cpu = if problem.cpus > 0 { b.cpu_time } else { f64::INFINITY };
-        let usable = b.on_accelerator && b.size <= problem.memory && problem.accelerators > 0;
-        cpu.min(if usable { b.accelerator_time } else { f64::INFINITY })
+        cpu.min(if problem.fits_accelerator(b) { b.accelerator_time } else { f64::INFINITY })
     });
     let single = (single.fold(0.0, f64::max), "the largest bundle of operators");
     let spread = (spread(problem), "all work and memory spread evenly");
@@ -23,7 +22,7 @@ pub fn largest_load(problem: &Bundles) -> (f64, &'static str) {
 fn spread(problem: &Bundles) -> f64 {
     let (accelerators, cpus) = (problem.accelerators as f64, problem.cpus as f64);
     let bound = |time_price: f64, size_price: f64| {
-        let cost = |b: &super::load::Bundle| {
+        let cost = |b: &super::bundles::Bundle| {
             let usable = b.on_accelerator && problem.accelerators > 0;
             let accelerator =
                 if usable { time_price * b.accelerator_time + size_price * b.size } else { f64::INFINITY };
@@ -41,7 +40,7 @@ fn spread(problem: &Bundles) -> f64 {
 }
 
 /// CPU time by unit of `what`, the largest over the bundles: the price above which nothing would be bought.
-fn ratio(problem: &Bundles, what: impl Fn(&super::load::Bundle) -> f64) -> f64 {
+fn ratio(problem: &Bundles, what: impl Fn(&super::bundles::Bundle) -> f64) -> f64 {
     let ratios = problem.bundles.iter().filter(|b| what(b) > 0.0).map(|b| b.cpu_time / what(b));
     ratios.fold(0.0, f64::max)
 }

@@ -9,7 +9,7 @@ use petgraph::{
     graph::{DiGraph, NodeIndex},
 };
 
-use super::load::Bundles;
+use super::bundles::Bundles;
 
 /// Bundles for which a cut is computed, the most loaded first, and vertices of all their graphs together.
 const CUTS: usize = 64;

@@ -1,6 +1,6 @@
 //! Enumeration of all assignments of small workloads.
 
-use super::load::Bundles;
+use super::bundles::Bundles;
 
 /// Assignments that may be looked at.
 const MOST: usize = 60_000;
@@ -40,7 +40,7 @@ fn is_canonical(device: &[usize], accelerators: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::load::Bundle;
+    use crate::placement::bundles::Bundle;
 
     #[test]
     fn equal_devices_are_not_told_apart() {

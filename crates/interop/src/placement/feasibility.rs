@@ -1,8 +1,9 @@
 //! Necessary conditions for a feasible assignment, checked before any search.
 
-use super::{PlacementError, PlacementWorkload, load::Bundles};
+use super::{PlacementError, PlacementWorkload, bundles::Bundles};
 
-/// Whether every bundle fits somewhere.
+/// Checks that each bundle fits an accelerator, and that all of them fit together. CPUs compute every operator and have no
+/// limit.
 pub fn check_feasible(workload: &PlacementWorkload, problem: &Bundles) -> Result<(), PlacementError> {
     if problem.cpus > 0 {
         return Ok(());

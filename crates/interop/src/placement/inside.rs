@@ -4,16 +4,17 @@
 //! returns. A block with positions `i..=j` of a path therefore contains every operator that depends on position `i` and
 //! that position `j` depends on.
 
-/// The operators off a path that lie between two of its places.
+/// The operators off a path that lie between two of its positions.
 pub struct Inside {
-    /// By place: the operators that it needs and no earlier place does.
+    /// By position: the operators that it needs and no earlier position does.
     until: Vec<Vec<Inner>>,
-    /// By operator: one more than the last place that it is at or needs, and the first place that it is at or that needs it.
+    /// By operator: one more than the last position that it is at or needs.
     after: Vec<usize>,
+    /// By operator: the first position that it is at or that needs it.
     before: Vec<usize>,
 }
 
-/// An operator off the path, and the last place that it needs.
+/// An operator off the path, and the last position that it needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Inner {
     operator: usize,
@@ -25,8 +26,8 @@ impl Inside {
     pub fn new(path: &[usize], order: &[usize], readers: &[Vec<usize>]) -> Inside {
         let count = readers.len();
         let (mut after, mut before) = (vec![0; count], vec![usize::MAX; count]);
-        for (place, op) in path.iter().enumerate() {
-            (after[*op], before[*op]) = (place + 1, place);
+        for (position, op) in path.iter().enumerate() {
+            (after[*op], before[*op]) = (position + 1, position);
         }
         for op in order {
             for reader in &readers[*op] {
@@ -49,23 +50,23 @@ impl Inside {
         Inside { until, after, before }
     }
 
-    /// The last place that an operator is at or needs.
+    /// The last position that an operator is at or needs.
     pub(crate) fn needs(&self, operator: usize) -> Option<usize> {
         self.after[operator].checked_sub(1)
     }
 
-    /// The first place that an operator is at or that needs it; beyond the path if there is none.
+    /// The first position that an operator is at or that needs it; beyond the path if there is none.
     pub(crate) fn needed_at(&self, operator: usize) -> usize {
         self.before[operator]
     }
 
-    /// All of them.
+    /// All operators in the interior of some block.
     pub fn all(&self) -> impl Iterator<Item = usize> + '_ {
         self.until.iter().flatten().map(|inner| inner.operator)
     }
 
-    /// What comes into a block that began at `from` when it goes on to the place `to`.
-    pub fn at(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + '_ {
+    /// Operators that join the block starting at `from` when it is extended to `to`.
+    pub fn entering(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + '_ {
         self.until[to].iter().filter(move |inner| inner.from >= from).map(|inner| inner.operator)
     }
 }
@@ -81,7 +82,8 @@ mod tests {
         let mut readers = vec![Vec::new(); 8];
         edges.iter().for_each(|(from, to)| readers[*from].push(*to));
         let inside = Inside::new(&[0, 1, 4, 6], &[0, 1, 2, 3, 4, 5, 6, 7], &readers);
-        let block = |from: usize, to: usize| -> Vec<usize> { (from..=to).flat_map(|at| inside.at(from, at)).collect() };
+        let block =
+            |from: usize, to: usize| -> Vec<usize> { (from..=to).flat_map(|at| inside.entering(from, at)).collect() };
         assert_eq!(block(0, 2), [2, 3]);
         assert_eq!(block(0, 3), [2, 3, 5]);
         assert_eq!(block(1, 3), [5]);

@@ -8,7 +8,7 @@
 //! block number of an operator is one more than the maximum number of times that a path to it leaves the accelerator
 //! (the rule of the authors' evaluator). If even these blocks depend on each other in a cycle, the assignment cannot run.
 
-use super::{PlacementWorkload, load::Bundles};
+use super::{PlacementWorkload, bundles::Bundles};
 
 /// Evaluates the latency of assignments of one workload, with reusable tables.
 #[derive(Debug, Clone)]

@@ -2,45 +2,9 @@
 //!
 //! The load of an accelerator is the time of its operators, plus the transfer of every operator outside with an edge into
 //! it, plus the transfer of every operator inside with an edge out of it, each once. The load of a CPU is the time of its
-//! operators. Operators of one colour move together, as a [`Bundle`].
+//! operators.
 
-use std::collections::HashMap;
-
-use super::{PlacementWorkload, WorkloadDevice};
-
-/// The workload as bundles that move as one, and the nets that connect them.
-#[derive(Debug, Clone)]
-pub struct Bundles {
-    pub bundles: Vec<Bundle>,
-    /// For each operator its bundle.
-    pub of: Vec<usize>,
-    pub nets: Vec<Net>,
-    pub accelerators: usize,
-    pub cpus: usize,
-    pub memory: f64,
-}
-
-/// Operators that must share a device.
-#[derive(Debug, Clone, Default)]
-pub struct Bundle {
-    pub operators: Vec<usize>,
-    pub on_accelerator: bool,
-    pub cpu_time: f64,
-    pub accelerator_time: f64,
-    pub size: f64,
-    /// Nets that start here, and nets that end here.
-    pub makes: Vec<usize>,
-    pub reads: Vec<usize>,
-}
-
-/// Transfers that are always charged together: from one bundle to the same others.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Net {
-    pub source: usize,
-    /// Without the source.
-    pub readers: Vec<usize>,
-    pub cost: f64,
-}
+use super::bundles::{Bundles, Net};
 
 /// A device for every bundle with the loads that follow. Devices `0..accelerators` are accelerators, the CPUs follow.
 #[derive(Debug, Clone)]
@@ -49,77 +13,8 @@ pub struct Loads<'a> {
     pub device: Vec<usize>,
     pub loads: Vec<f64>,
     pub sizes: Vec<f64>,
-    /// Row-major by net: readers on each device.
+    /// `readers[net * devices + device]`: readers of the net on the device.
     readers: Vec<u32>,
-}
-
-impl Bundles {
-    pub fn new(workload: &PlacementWorkload) -> Bundles {
-        let mut of = vec![usize::MAX; workload.operators.len()];
-        let mut by_colour: HashMap<i64, usize> = HashMap::new();
-        let mut bundles: Vec<Bundle> = Vec::new();
-        for (at, operator) in workload.operators.iter().enumerate() {
-            let fresh = bundles.len();
-            let bundle = operator.colour.map_or(fresh, |colour| *by_colour.entry(colour).or_insert(fresh));
-            if bundle == fresh {
-                bundles.push(Bundle { on_accelerator: true, ..Bundle::default() });
-            }
-            let entry = &mut bundles[bundle];
-            of[at] = bundle;
-            entry.operators.push(at);
-            entry.on_accelerator &= operator.on_accelerator;
-            entry.cpu_time += operator.cpu_time;
-            entry.accelerator_time += operator.accelerator_time;
-            entry.size += operator.size;
-        }
-        let mut readers: Vec<Vec<usize>> = vec![Vec::new(); workload.operators.len()];
-        for &(from, to) in workload.edges.iter().filter(|(from, to)| of[*from] != of[*to]) {
-            readers[from].push(of[to]);
-        }
-        let mut costs: std::collections::BTreeMap<(usize, Vec<usize>), f64> = Default::default();
-        for (at, mut readers) in readers.into_iter().enumerate() {
-            readers.sort_unstable();
-            readers.dedup();
-            if !readers.is_empty() && workload.operators[at].transfer > 0.0 {
-                *costs.entry((of[at], readers)).or_default() += workload.operators[at].transfer;
-            }
-        }
-        let nets: Vec<Net> = costs.into_iter().map(|((source, readers), cost)| Net { source, readers, cost }).collect();
-        for (index, net) in nets.iter().enumerate() {
-            bundles[net.source].makes.push(index);
-            net.readers.iter().for_each(|reader| bundles[*reader].reads.push(index));
-        }
-        let (accelerators, cpus) = (workload.accelerators as usize, workload.cpus as usize);
-        Bundles { bundles, of, nets, accelerators, cpus, memory: workload.memory }
-    }
-
-    pub fn devices(&self) -> usize {
-        self.accelerators + self.cpus
-    }
-
-    pub fn time(&self, bundle: usize, device: usize) -> f64 {
-        let bundle = &self.bundles[bundle];
-        if device < self.accelerators { bundle.accelerator_time } else { bundle.cpu_time }
-    }
-
-    /// Whether the bundle may be on the device at all.
-    pub fn allows(&self, bundle: usize, device: usize) -> bool {
-        device >= self.accelerators || (self.bundles[bundle].on_accelerator && self.bundles[bundle].size <= self.memory)
-    }
-
-    /// A place for every operator.
-    pub fn places(&self, device: &[usize]) -> Vec<WorkloadDevice> {
-        let operators = self.bundles.iter().map(|b| b.operators.len()).sum();
-        let mut places = vec![WorkloadDevice::Cpu(0); operators];
-        for (bundle, &device) in self.bundles.iter().zip(device) {
-            let place = match device < self.accelerators {
-                true => WorkloadDevice::Accelerator(device as u32),
-                false => WorkloadDevice::Cpu((device - self.accelerators) as u32),
-            };
-            bundle.operators.iter().for_each(|op| places[*op] = place);
-        }
-        places
-    }
 }
 
 impl<'a> Loads<'a> {
@@ -152,8 +47,7 @@ impl<'a> Loads<'a> {
 
     /// Bytes above the memory of accelerators, summed.
     pub fn over(&self) -> f64 {
-        let accelerators = self.sizes.iter().take(self.problem.accelerators);
-        accelerators.map(|size| (size - self.problem.memory).max(0.0)).sum()
+        self.problem.excess_bytes(&self.sizes)
     }
 
     /// Adds a net's transfers to the loads, or takes them away.
@@ -173,8 +67,9 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Moves a bundle, in time proportional to its nets.
-    pub fn place(&mut self, bundle: usize, to: usize) {
+    /// Moves a bundle, in time proportional to its nets. For each of them this equals `charge(net, -1.0)`, the move and
+    /// `charge(net, 1.0)`, on the loads that can change.
+    pub fn move_bundle(&mut self, bundle: usize, to: usize) {
         let from = self.device[bundle];
         if from == to {
             return;
@@ -205,7 +100,7 @@ impl<'a> Loads<'a> {
             let (all, counts) = (net.readers.len() as u32, &self.readers[index * devices..(index + 1) * devices]);
             for (device, sign) in [(from, 1.0), (to, -1.0)] {
                 if device < accelerators {
-                    // Leaving, a device pays to get it if it reads it, instead of paying to send it; arriving, the reverse.
+                    // `from` stops sending the net, and receives it if it still has readers; `to` the reverse.
                     let reads = f64::from(u8::from(counts[device] > 0));
                     let sends = f64::from(u8::from(counts[device] < all));
                     self.loads[device] += sign * net.cost * (reads - sends);

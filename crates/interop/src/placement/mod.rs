@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`file`] | the JSON format |
+//! | [`bundles`] | the workload with the operators of one colour merged |
 //! | [`load`] | throughput: the load of every device, updated incrementally |
 //! | [`latency_evaluator`] | latency: the time at which one sample is finished |
 //! | `order`, `segment` | linear orders, and the load of each contiguous segment of one |
@@ -20,6 +21,7 @@
 
 mod border;
 pub mod bound;
+pub mod bundles;
 pub mod check;
 mod cut;
 mod exhaust;

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::{PlacementWorkload, load::Bundles};
+use super::{PlacementWorkload, bundles::Bundles};
 
 /// An order of the bundles by their first operator in a topological order of the operators, forward ones first:
 /// breadth first, depth first, or at random.

@@ -13,8 +13,8 @@ use fastrand::Rng;
 use super::{
     PlacementWorkload,
     border::{Borders, Neighbours},
+    bundles::Bundles,
     inside::Inside,
-    load::Bundles,
 };
 
 /// Limits on the paths tried, and on the operators visited over all of them.
@@ -102,7 +102,7 @@ impl<'a> Paths<'a> {
             paths.makers[*to].push(*from);
         }
         for (index, bundle) in problem.bundles.iter().enumerate() {
-            let usable = bundle.on_accelerator && bundle.size <= problem.memory && problem.accelerators > 0;
+            let usable = problem.fits_accelerator(bundle);
             for &op in &bundle.operators {
                 (paths.bundle[op], paths.size[op]) = (index, bundle.size);
                 if problem.cpus > 0 {
@@ -256,7 +256,7 @@ impl<'a> Along<'a> {
             borders.blocks(from, |to, border| {
                 on_path += self.sizes[to];
                 *left = left.saturating_sub(1);
-                for op in inside.at(from, to) {
+                for op in inside.entering(from, to) {
                     *left = left.saturating_sub(1);
                     size += inner_size(op);
                     time += self.paths.accelerator[op];

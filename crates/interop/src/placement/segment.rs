@@ -1,7 +1,7 @@
 //! Loads of contiguous segments of an order on one device. The transfers of a segment depend on its ends alone, so all
 //! loads are tabulated in quadratic time.
 
-use super::load::Bundles;
+use super::bundles::Bundles;
 
 /// The load of every segment of an order on an accelerator and on a CPU.
 pub struct Segments {

@@ -231,7 +231,7 @@ pub struct GroupPlan {
     pub layer: String,
     pub operators: Vec<graph::OperatorId>,
     /// The device that it runs on.
-    #[serde(rename = "strategy", with = "super::strategy")]
+    #[serde(rename = "strategy", with = "super::placed_on")]
     pub device: DeviceId,
     /// How long it takes, and when it runs when one input is alone in the cluster.
     pub time_us: Micros,

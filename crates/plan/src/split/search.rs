@@ -1,4 +1,4 @@
-//! The search for splits: good plans for all groups at once first, then what is better otherwise, segment by segment.
+//! Finds splits: good plans for all groups at once first, then local improvements segment by segment.
 //!
 //! 1. For every number of devices, the fastest ones, in proportion to their speeds and equally, with halos exchanged and
 //!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
@@ -30,8 +30,9 @@ use edgecut_graph::TensorId;
 
 /// Steps by which a device's fraction is changed, relative to itself.
 pub(super) const STEPS: [f64; 5] = [0.4, 0.2, 0.1, 0.05, 0.025];
-/// Those of a first pass, and of a last one.
+/// Those of a first pass.
 pub(super) const COARSE: [f64; 2] = [0.4, 0.2];
+/// Those of a last pass.
 pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
 
 /// Plans that recompute halos must be better by this: their tiles are estimates at first, and what they compute twice is certain,
@@ -41,8 +42,9 @@ pub(super) const HALO_GAIN: f64 = 0.97;
 /// Most devices that one group is split over.
 const MAX_DEVICES: usize = 8;
 
-/// Maximum number of passes over all moves; another pass is made if the value fell below this ratio.
+/// Maximum number of passes over all moves.
 const TURNS: usize = 4;
+/// Another pass is made if the last one lowered the value to less than this ratio.
 const ENOUGH: f64 = 0.997;
 
 /// Splits for some groups, and the devices of the others.
@@ -60,7 +62,7 @@ struct InitialPlan {
     at: Incumbent,
     /// By group: where it is if it is not split.
     whole: Vec<DeviceId>,
-    /// That it is for, with their speeds.
+    /// The devices that it splits over, with their speeds.
     devices: Vec<(DeviceId, f64)>,
 }
 
@@ -91,12 +93,12 @@ pub fn search(
         }
     });
     let spent = [&exchanged, &free].into_iter().flatten().map(|found| found.evaluations).sum();
-    let gains = |found: &Incumbent| {
+    let gains_enough = |found: &Incumbent| {
         let recomputes = found.choices.values().any(|choice| choice.halo == Halo::Recomputed);
         let ratio = if recomputes { HALO_GAIN } else { 1.0 };
         exchanged.as_ref().is_none_or(|than| gains(&found.score, &than.score, ratio))
     };
-    let best = free.filter(gains).or(exchanged);
+    let best = free.filter(gains_enough).or(exchanged);
     best.map(|best| Incumbent { evaluations: spent, ..best })
 }
 
@@ -125,7 +127,7 @@ fn search_from(
         search.keep(at);
         return search.found();
     }
-    for InitialPlan { at: start, whole, devices } in search.starts(subsets) {
+    for InitialPlan { at: start, whole, devices } in search.initial_plans(subsets) {
         // The first order may spend half of what is left.
         search.limit = search.spent + budget.saturating_sub(search.spent) / 2;
         search.whole = whole.clone();
@@ -173,7 +175,7 @@ impl Search<'_, '_> {
     }
 
     /// The plans to go on from, the best first: see the module's head.
-    fn starts(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<InitialPlan> {
+    fn initial_plans(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<InitialPlan> {
         let whole = self.whole.clone();
         let mut starts: Vec<InitialPlan> = Vec::new();
         for devices in subsets {
@@ -183,7 +185,7 @@ impl Search<'_, '_> {
                 if !starts.is_empty() && self.is_over() {
                     break;
                 }
-                let alike = self.alike(&ratio).map(|choices| Start { choices, whole: whole.clone() });
+                let alike = self.cheapest_axes(&ratio).map(|choices| Start { choices, whole: whole.clone() });
                 for Start { choices, whole } in layout_search(self.request, &ratio).into_iter().chain(alike) {
                     self.whole = whole;
                     let mut recomputed = choices.clone();
@@ -240,7 +242,7 @@ impl Search<'_, '_> {
     }
 
     /// Every group that can be split, along the axis that needs the least from elsewhere.
-    fn alike(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
+    fn cheapest_axes(&self, devices: &[(DeviceId, f64)]) -> Option<Choices> {
         let instance = &self.request.instance;
         let mut layouts: BTreeMap<TensorId, ResultLayout> = BTreeMap::new();
         let mut choices = Choices::new();

@@ -23,7 +23,7 @@ impl Parser<'_> {
                 let expr = bound.ok_or_else(|| self.undefined(next.span, "before this use"))?;
                 self.lexer.take()?;
                 self.capture(self.level(expr));
-                return Ok(Step::Atom { expr, called: false });
+                return Ok(Step::Atom { expr, sealed: false });
             }
             Token::Local => return self.local(next.span),
             Token::Ident => return self.name(next.span),
@@ -78,7 +78,7 @@ impl Parser<'_> {
             _ => return Err(self.lexer.unexpected("an expression")),
         };
         self.annotate(expr);
-        Ok(Step::Atom { expr, called: false })
+        Ok(Step::Atom { expr, sealed: false })
     }
 
     fn scalar(&mut self, scalar: Scalar, span: Span) -> Result<ExprId> {
@@ -112,7 +112,7 @@ impl Parser<'_> {
         }
         let level = self.module.vars[var.index()].level;
         let expr = self.add(Expr::Var(var), Span { start: span.start, end: span.start + 1 + len as u32 }, level);
-        Ok(Step::Atom { expr, called: false })
+        Ok(Step::Atom { expr, sealed: false })
     }
 
     /// Rejects in strict mode the names that TVM's lexer splits.
@@ -159,6 +159,6 @@ impl Parser<'_> {
             }
         };
         self.annotate(expr);
-        Ok(Step::Atom { expr, called: false })
+        Ok(Step::Atom { expr, sealed: false })
     }
 }

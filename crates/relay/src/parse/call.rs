@@ -20,7 +20,7 @@ impl<'a> Parser<'a> {
             if self.module.notes[field.index()].ty.is_none() {
                 self.annotate(field);
             }
-            return Ok(Step::Atom { expr: field, called: false });
+            return Ok(Step::Atom { expr: field, sealed: false });
         }
         self.items.push(field);
         if self.lexer.eat(Token::CloseParen)? {
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         let span = Span { start, end: self.lexer.last.end };
         let expr = self.add(Expr::Call { callee, args, attrs }, span, level);
         self.annotate(expr);
-        Ok(Step::Atom { expr, called: true })
+        Ok(Step::Atom { expr, sealed: true })
     }
 
     /// Removes and returns the last operand of a call if it is an attribute object of the metadata section.

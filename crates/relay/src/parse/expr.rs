@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
                 }
                 Step::Statement => self.statement()?,
                 Step::Operand => self.operand()?,
-                Step::Atom { expr, called } => self.after_atom(expr, called)?,
+                Step::Atom { expr, sealed } => self.after_atom(expr, sealed)?,
                 Step::Value(expr) => self.after_value(expr)?,
                 Step::Result(expr) if self.frames.len() == base => return Ok(expr),
                 Step::Result(expr) => self.after_result(expr)?,
@@ -110,10 +110,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn after_atom(&mut self, expr: ExprId, called: bool) -> Result<Step> {
+    fn after_atom(&mut self, expr: ExprId, sealed: bool) -> Result<Step> {
         let next = self.lexer.peek();
         match next.token {
-            Token::OpenParen if !matches!(self.frames.last(), Some(Frame::Scrutinee { .. })) || called => {
+            Token::OpenParen if !matches!(self.frames.last(), Some(Frame::Scrutinee { .. })) || sealed => {
                 self.lexer.take()?;
                 let start = match self.module.expr(expr) {
                     Expr::Operator(_) => self.name_start,
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
                 self.frames.push(Frame::Args { start, callee: expr, items: self.items.len() as u32, comma: false });
                 self.next_operand()
             }
-            Token::Dot if !called => {
+            Token::Dot if !sealed => {
                 let start = self.lexer.last.start;
                 self.lexer.take()?;
                 self.projections(expr, start)
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
             expr = self.add(Expr::Project(expr, index), Span { start, end: token.span.end }, self.level(expr));
         }
         self.annotate(expr);
-        Ok(Step::Atom { expr, called: strict })
+        Ok(Step::Atom { expr, sealed: strict })
     }
 
     fn after_value(&mut self, value: ExprId) -> Result<Step> {
@@ -291,7 +291,7 @@ impl<'a> Parser<'a> {
         let span = Span { start, end: self.lexer.last.end };
         let expr = self.add(expr, span, level);
         self.annotate(expr);
-        Ok(Step::Atom { expr, called: false })
+        Ok(Step::Atom { expr, sealed: false })
     }
 
     pub(super) fn span(&self, expr: ExprId) -> Span {

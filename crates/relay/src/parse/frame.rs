@@ -5,10 +5,11 @@ use crate::{
     token::Token,
 };
 
-/// A construct that waits for a subexpression.
+/// A construct that waits for a subexpression. `start` is the byte offset at which it began; `lets`, `items`, `patterns` and
+/// `scopes` are the heights of the parser's stacks then.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Frame {
-    /// A sequence: where its bindings begin, and how many scopes were open before it.
+    /// Statements, and their result.
     Sequence {
         lets: u32,
         scopes: u32,
@@ -20,13 +21,13 @@ pub(super) enum Frame {
         operator: Token,
     },
     Block,
-    /// `(…)`: where its fields begin, and whether there was a comma.
+    /// `(…)`, and whether there was a comma.
     Paren {
         start: u32,
         items: u32,
         comma: bool,
     },
-    /// A call: where it begins, and where its operands begin.
+    /// The operands of a call.
     Args {
         start: u32,
         callee: ExprId,
@@ -66,6 +67,7 @@ pub(super) enum Frame {
         start: u32,
         complete: bool,
     },
+    /// The value of an arm of a `match`.
     Arm {
         start: u32,
         complete: bool,
@@ -84,8 +86,9 @@ pub(super) enum Step {
     Statement,
     /// Read an operand of an infix expression.
     Operand,
-    /// An atom or call is finished; calls and infix operators may follow.
-    Atom { expr: ExprId, called: bool },
+    /// An atom or call is finished; calls and infix operators may follow. It is sealed after a call and, in strict mode, after
+    /// a projection: then no `.` may follow, and `(` begins a call even in a scrutinee.
+    Atom { expr: ExprId, sealed: bool },
     /// An infix expression is finished.
     Value(ExprId),
     /// A sequence is finished.

@@ -49,7 +49,7 @@ impl<'a> Parser<'a> {
             false => None,
         };
         self.lexer.expect(Token::OpenBrace, "`{`")?;
-        let level = self.module_level();
+        let level = self.function_depth();
         self.open_functions.push((Function { type_params, params, attrs, result, body: ExprId(0), level }, scopes));
         Ok(())
     }
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         ty: Option<TypeId>,
         commented: Option<TypeId>,
     ) -> VarId {
-        let level = self.module_level();
+        let level = self.function_depth();
         self.module.vars.push(Var { name, span, ty, commented, level });
         VarId(self.module.vars.len() as u32 - 1)
     }

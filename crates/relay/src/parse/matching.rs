@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
         }
         self.lexer.take()?;
         let (bodies, level) = self.take_items(items);
-        let level = level.max(self.level(scrutinee)).max(self.module_level());
+        let level = level.max(self.level(scrutinee)).max(self.function_depth());
         let patterns = self.take_patterns(patterns);
         self.module.matches.push(Match { scrutinee, complete, patterns, bodies });
         let expr = Expr::Match(self.module.matches.len() as u32 - 1);

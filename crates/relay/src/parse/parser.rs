@@ -55,7 +55,7 @@ pub(super) struct Parser<'a> {
     pub(super) attribute_lists: AttributeListCache<'a>,
     pub(super) adts: HashSet<&'a str, RandomState>,
     pub(super) constructors: HashMap<&'a str, ConstructorId, RandomState>,
-    /// The types of annotations and `ty=` comments by their text.
+    /// The types of annotations and `ty=` comments by their text; `None` for a text that is no type.
     pub(super) known_types: HashMap<&'a str, Option<TypeId>, RandomState>,
     /// For each open function, the largest level of its captured variables.
     pub(super) captured: Vec<u32>,
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
                 }
                 .at(start));
             }
-            self.items()?;
+            self.definitions()?;
         } else {
             let entry = self.expression()?;
             self.module.entry = Some(entry);
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    pub(super) fn items(&mut self) -> Result<()> {
+    pub(super) fn definitions(&mut self) -> Result<()> {
         let mut after_extern = false;
         loop {
             let next = self.lexer.peek();
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
 
     /// Records that the innermost open function uses a value of this level, which may be captured.
     pub(super) fn capture(&mut self, level: u32) {
-        let here = self.module_level();
+        let here = self.function_depth();
         if let Some(captured) = self.captured.last_mut()
             && level < here
         {
@@ -274,18 +274,18 @@ impl<'a> Parser<'a> {
     }
 
     /// Number of open functions.
-    pub(super) fn module_level(&self) -> u32 {
+    pub(super) fn function_depth(&self) -> u32 {
         self.captured.len() as u32
     }
 
-    /// Assigns the `ty=` comment before the next token to `expr`.
+    /// Attaches the type (`ty=`) and the layer (`span=`) of the comment before the next token to `expr`.
     pub(super) fn annotate(&mut self, expr: ExprId) {
         let note = self.lexer.peek().note;
         if let Some(ty) = self.commented_type(note) {
             self.module.notes[expr.index()].ty = Some(ty);
         }
         let Some(layer) = self.commented_layer(note) else { return };
-        // Several expressions in a row are of one layer.
+        // Consecutive expressions of one layer share an entry.
         if self.module.layers.last().is_none_or(|last| last != layer) {
             self.module.layers.push(layer.into());
         }

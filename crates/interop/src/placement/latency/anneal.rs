@@ -8,8 +8,8 @@ use fastrand::Rng;
 use super::candidate::LatencyCandidate;
 use crate::placement::{
     PlacementWorkload,
+    bundles::{Bundle, Bundles},
     latency_evaluator::LatencyEvaluator,
-    load::{Bundle, Bundles},
     options::PlacementOptions,
 };
 use edgecut_plan::deadline::{Deadline, Round};
@@ -49,7 +49,7 @@ pub fn search(
     let mut best = LatencyCandidate::of(&mut evaluator, problem, vec![anywhere; problem.bundles.len()]);
     let pool: Vec<LatencyCandidate> = starts.into_iter().chain([best.clone()]).collect();
     for start in &pool {
-        if start.better(&best) {
+        if start.cmp_quality(&best).is_lt() {
             best = start.clone();
         }
     }
@@ -65,7 +65,7 @@ pub fn search(
         walk.weights = WEIGHTS[round % WEIGHTS.len()];
         walk.focused = FOCUSED[round % FOCUSED.len()];
         let found = walk.run(moves, heat, &mut rng, bound, deadline.round(ROUNDS - round));
-        if found.better(&best) {
+        if found.cmp_quality(&best).is_lt() {
             best = found;
         }
         if deadline.has_passed() || (best.over <= 0.0 && best.latency <= bound) {
@@ -171,7 +171,7 @@ impl<'a, 'b> LatencyWalk<'a, 'b> {
         let fits = self.full() <= ROUNDING;
         if self.best.over > 0.0 || (fits && energy * self.scale < self.best.latency) {
             let found = LatencyCandidate::of(self.evaluator, self.problem, self.device.clone());
-            if found.better(&self.best) {
+            if found.cmp_quality(&self.best).is_lt() {
                 self.best = found;
             }
         }

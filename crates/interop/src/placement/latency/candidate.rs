@@ -1,8 +1,11 @@
 //! An assignment of bundles to devices with its latency objective.
 
-use crate::placement::{latency_evaluator::LatencyEvaluator, load::Bundles};
+use std::cmp::Ordering;
 
-/// A device for every bundle (accelerators first, then one number for all CPUs), and when that finishes.
+use crate::placement::{bundles::Bundles, latency_evaluator::LatencyEvaluator};
+
+/// A device for every bundle (accelerators first, then one number for all CPUs), and its latency; infinite if an operator cannot
+/// be on its device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyCandidate {
     pub device: Vec<usize>,
@@ -21,13 +24,13 @@ impl LatencyCandidate {
                 allowed &= bundle.on_accelerator;
             }
         }
-        let over = sizes.iter().map(|size| (size - problem.memory).max(0.0)).sum();
+        let over = problem.excess_bytes(&sizes);
         let latency = if allowed { evaluator.latency(&device) } else { f64::INFINITY };
         LatencyCandidate { device, latency, over }
     }
 
-    /// Whether this is to be preferred: within memory first, then the sooner finish.
-    pub fn better(&self, other: &LatencyCandidate) -> bool {
-        self.over.total_cmp(&other.over).then(self.latency.total_cmp(&other.latency)).is_lt()
+    /// The better one is less: within memory first, then the lower latency.
+    pub fn cmp_quality(&self, other: &LatencyCandidate) -> Ordering {
+        self.over.total_cmp(&other.over).then(self.latency.total_cmp(&other.latency))
     }
 }

@@ -7,10 +7,11 @@ mod segments;
 pub use candidate::LatencyCandidate;
 
 use super::{
-    PlacementError, PlacementSolution, PlacementWorkload, bound, exhaust,
+    PlacementError, PlacementSolution, PlacementWorkload, bound,
+    bundles::Bundles,
+    exhaust,
     feasibility::check_feasible,
     latency_evaluator::LatencyEvaluator,
-    load::Bundles,
     options::{PlacementOptions, ROUNDING, START_TIME_SHARE},
 };
 use edgecut_plan::deadline::Deadline;
@@ -42,7 +43,7 @@ fn answer(
     if best.over > problem.memory * 1e-12 || best.latency.is_infinite() {
         return Err(PlacementError::NoneFound { over: best.over });
     }
-    let places = problem.places(&best.device);
+    let places = problem.operator_devices(&best.device);
     Ok(PlacementSolution { objective: best.latency, bound: bound.min(best.latency), bound_by, places })
 }
 
@@ -52,7 +53,7 @@ fn best_of_all(workload: &PlacementWorkload, problem: &Bundles) -> Option<Latenc
     let mut evaluator = LatencyEvaluator::new(workload, problem);
     let complete = exhaust::assignments(problem, problem.cpus.min(1), |device| {
         let found = LatencyCandidate::of(&mut evaluator, problem, device.to_vec());
-        if best.as_ref().is_none_or(|best| found.better(best)) {
+        if best.as_ref().is_none_or(|best| found.cmp_quality(best).is_lt()) {
             best = Some(found);
         }
     });

@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::candidate::LatencyCandidate;
 use crate::placement::{
-    PlacementWorkload, latency_evaluator::LatencyEvaluator, load::Bundles, order::order, segment::Segments,
+    PlacementWorkload, bundles::Bundles, latency_evaluator::LatencyEvaluator, order::order, segment::Segments,
 };
 
 /// Number of random orders, in addition to the file's own.
@@ -50,7 +50,7 @@ pub fn search(
             found.push(LatencyCandidate::of(&mut evaluator, problem, device));
         }
     }
-    found.sort_by(|a, b| a.over.total_cmp(&b.over).then(a.latency.total_cmp(&b.latency)));
+    found.sort_by(LatencyCandidate::cmp_quality);
     found.dedup();
     found.truncate(KEPT);
     found
@@ -113,8 +113,8 @@ impl<'a> LatencyTable<'a> {
             .collect()
     }
 
-    /// The cuts at prices of memory at which the blocks can be packed onto the accelerators, found by bisection towards
-    /// the lowest such price.
+    /// The cuts at prices of memory at which the blocks can be packed onto the accelerators. Price 0 is tried first; then
+    /// the lowest such price is approached, by steps of an eighth of the interval from its lower end, later by bisection.
     fn priced_cuts(&self) -> Vec<Vec<usize>> {
         let mut found = Vec::new();
         let sized = self.problem.bundles.iter().filter(|bundle| bundle.size > 0.0);

@@ -8,8 +8,8 @@ use fastrand::Rng;
 
 use super::candidate::ThroughputCandidate;
 use crate::placement::{
-    load::{Bundles, Loads},
     options::PlacementOptions,
+    {bundles::Bundles, load::Loads},
 };
 use edgecut_plan::deadline::{Deadline, Round};
 
@@ -42,7 +42,7 @@ pub fn search(
         .unwrap_or_else(|| ThroughputCandidate::of(problem, vec![problem.devices() - 1; problem.bundles.len()]));
     let mut pool: Vec<ThroughputCandidate> = vec![best.clone()];
     for start in starts {
-        if start.better(&best) {
+        if start.cmp_quality(&best).is_lt() {
             best = start.clone();
         }
         pool.push(start);
@@ -57,7 +57,7 @@ pub fn search(
         let mut walk = ThroughputWalk::new(problem, start.device, best.largest);
         walk.weights = WEIGHTS[round % WEIGHTS.len()];
         let found = walk.run(moves, heat, &mut rng, bound, deadline.round(ROUNDS - round));
-        if found.better(&best) {
+        if found.cmp_quality(&best).is_lt() {
             best = found;
         }
         if deadline.has_passed() || (best.over <= 0.0 && best.largest <= bound) {
@@ -120,7 +120,7 @@ impl<'a> ThroughputWalk<'a> {
                 self.keep();
             } else {
                 while let Some((bundle, before)) = self.undo.pop() {
-                    self.loads.place(bundle, before);
+                    self.loads.move_bundle(bundle, before);
                 }
             }
         }
@@ -147,7 +147,7 @@ impl<'a> ThroughputWalk<'a> {
         if fits && (largest < self.best.largest * (1.0 - 1e-12) || self.best.over > 0.0) {
             // Sums kept move by move drift; only exact figures may be best.
             let found = ThroughputCandidate::of(self.loads.problem, self.loads.device.clone());
-            if found.better(&self.best) {
+            if found.cmp_quality(&self.best).is_lt() {
                 self.best = found;
             }
         }
@@ -156,7 +156,7 @@ impl<'a> ThroughputWalk<'a> {
     fn shift(&mut self, bundle: usize, to: usize) {
         let before = self.loads.device[bundle];
         if before != to && self.loads.problem.allows(bundle, to) {
-            self.loads.place(bundle, to);
+            self.loads.move_bundle(bundle, to);
             self.undo.push((bundle, before));
         }
     }

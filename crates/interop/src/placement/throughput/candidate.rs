@@ -1,6 +1,8 @@
 //! An assignment of bundles to devices with its throughput objective.
 
-use crate::placement::load::{Bundles, Loads};
+use std::cmp::Ordering;
+
+use crate::placement::{bundles::Bundles, load::Loads};
 
 /// A device for every bundle, and how good that is.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +25,8 @@ impl ThroughputCandidate {
         ThroughputCandidate { largest, over: loads.over(), device: loads.device }
     }
 
-    /// Whether this is to be preferred: within memory first, then the smaller load.
-    pub fn better(&self, other: &ThroughputCandidate) -> bool {
-        self.over.total_cmp(&other.over).then(self.largest.total_cmp(&other.largest)).is_lt()
+    /// The better one is less: within memory first, then the smaller load.
+    pub fn cmp_quality(&self, other: &ThroughputCandidate) -> Ordering {
+        self.over.total_cmp(&other.over).then(self.largest.total_cmp(&other.largest))
     }
 }

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 
 use super::candidate::ThroughputCandidate;
-use crate::placement::{PlacementWorkload, load::Bundles};
+use crate::placement::{PlacementWorkload, bundles::Bundles};
 
 /// Ideals that are looked at, and cells of the tables over them.
 const MOST: usize = 60_000;

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::candidate::ThroughputCandidate;
-use crate::placement::{PlacementWorkload, load::Bundles, order::order, segment::Segments};
+use crate::placement::{PlacementWorkload, bundles::Bundles, order::order, segment::Segments};
 
 /// Orders that are tried in addition to the file's own.
 const ORDERS: usize = 24;
@@ -32,7 +32,7 @@ pub fn search(
         let order = order(workload, problem, round, &mut rng);
         found.extend(cut(problem, &order).map(|device| ThroughputCandidate::of(problem, device)));
     }
-    found.sort_by(|a, b| a.over.total_cmp(&b.over).then(a.largest.total_cmp(&b.largest)));
+    found.sort_by(ThroughputCandidate::cmp_quality);
     found.dedup();
     found.truncate(KEPT);
     found

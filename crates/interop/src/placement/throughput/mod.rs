@@ -11,9 +11,10 @@ mod linear;
 pub use candidate::ThroughputCandidate;
 
 use super::{
-    PlacementError, PlacementSolution, PlacementWorkload, bound, exhaust,
+    PlacementError, PlacementSolution, PlacementWorkload, bound,
+    bundles::Bundles,
+    exhaust,
     feasibility::check_feasible,
-    load::Bundles,
     options::{PlacementOptions, ROUNDING, START_TIME_SHARE},
 };
 use edgecut_plan::deadline::Deadline;
@@ -54,7 +55,7 @@ fn answer(
     if best.over > problem.memory * 1e-12 {
         return Err(PlacementError::NoneFound { over: best.over });
     }
-    let places = problem.places(&best.device);
+    let places = problem.operator_devices(&best.device);
     Ok(PlacementSolution { objective: best.largest, bound: bound.min(best.largest), bound_by, places })
 }
 
@@ -63,7 +64,7 @@ fn best_of_all(problem: &Bundles) -> Option<ThroughputCandidate> {
     let mut best: Option<ThroughputCandidate> = None;
     let complete = exhaust::assignments(problem, problem.cpus, |device| {
         let found = ThroughputCandidate::of(problem, device.to_vec());
-        if best.as_ref().is_none_or(|best| found.better(best)) {
+        if best.as_ref().is_none_or(|best| found.cmp_quality(best).is_lt()) {
             best = Some(found);
         }
     });
@@ -76,7 +77,7 @@ fn easiest(problem: &Bundles) -> Vec<usize> {
         return vec![problem.accelerators; problem.bundles.len()];
     }
     let (mut at, mut used) = (0, 0.0);
-    let place = |bundle: &super::load::Bundle| {
+    let place = |bundle: &super::bundles::Bundle| {
         if used + bundle.size > problem.memory && at + 1 < problem.accelerators {
             (at, used) = (at + 1, 0.0);
         }

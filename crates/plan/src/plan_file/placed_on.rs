@@ -7,15 +7,15 @@ use crate::problem::DeviceId;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Strategy {
+enum PlacedOn {
     Whole { device: DeviceId },
 }
 
 pub(crate) fn serialize<S: Serializer>(device: &DeviceId, serializer: S) -> Result<S::Ok, S::Error> {
-    Strategy::Whole { device: *device }.serialize(serializer)
+    PlacedOn::Whole { device: *device }.serialize(serializer)
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceId, D::Error> {
-    let Strategy::Whole { device } = Strategy::deserialize(deserializer)?;
+    let PlacedOn::Whole { device } = PlacedOn::deserialize(deserializer)?;
     Ok(device)
 }
