@@ -8,10 +8,12 @@
 //! | `table`, `columns` | Arrow tables and how they are filled |
 //! | `graph`, `tensor` | a model's graph, the outputs of a run |
 //! | `profile`, `plan`, `run` | what the verbs return |
+//! | `generation` | tokens of a decoder, as an iterator |
 //! | `program` | the whole command line |
 
 mod columns;
 mod errors;
+mod generation;
 mod graph;
 mod plan;
 mod profile;
@@ -31,6 +33,7 @@ static ALLOCATOR: edgecut_engine::CountingAllocator = edgecut_engine::CountingAl
 #[pymodule]
 fn _edgecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<generation::NativeGeneration>()?;
     module.add_class::<graph::NativeGraph>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<tensor::Tensor>()?;
@@ -40,6 +43,7 @@ fn _edgecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::check_plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_table, module)?)?;
     module.add_function(wrap_pyfunction!(plan::write_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(generation::begin_generation, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_model, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_plan, module)?)?;
     module.add_function(wrap_pyfunction!(program::main, module)?)

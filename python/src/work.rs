@@ -6,7 +6,7 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -28,50 +28,109 @@ pub fn work<T: Send + 'static>(
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&Events) -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
-    let cancellation = Cancellation::new();
-    let (sender, mut sent) = channel();
-    let events = match progress {
-        None => edgecut_cli::stderr_events(cancellation.clone()),
-        Some(_) => {
+    let mut work = Work::begin(progress, work)?;
+    while work.token(py).is_some() {}
+    work.finish(py)
+}
+
+/// Work that has begun. If it is dropped, it is cancelled and ends by itself.
+pub struct Work<T> {
+    /// Closes with the work.
+    sent: Receiver<Sent>,
+    worker: Option<JoinHandle<Result<T, Error>>>,
+    progress: Option<Py<PyAny>>,
+    cancellation: Cancellation,
+    /// One exception is raised; after it `progress` is not called, so that no later one is lost.
+    raised: Option<PyErr>,
+}
+
+impl<T: Send + 'static> Work<T> {
+    /// Begins `work`; see [`work`].
+    pub fn begin(
+        progress: Option<Py<PyAny>>,
+        work: impl FnOnce(&Events) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<Work<T>> {
+        let cancellation = Cancellation::new();
+        let shown = progress.is_none().then(|| edgecut_cli::stderr_events(cancellation.clone()));
+        let (sender, sent) = channel();
+        let events = {
             let sender = sender.clone();
-            // Nobody listens once the caller has an exception.
-            let listener = move |event: Event<'_>| drop(Step::of(&event).map(|step| sender.send(step)));
+            let listener = move |event: Event<'_>| {
+                // Nobody receives once the caller has an exception.
+                let _ = Sent::of(&event, shown.is_none()).map(|what| sender.send(what));
+                shown.iter().for_each(|shown| shown.emit(event));
+            };
             Events::new(Arc::new(listener), cancellation.clone())
-        }
-    };
-    let worker = thread::Builder::new().name("edgecut".into()).stack_size(STACK).spawn(move || {
-        // The last sender: the channel closes with the work.
-        let _open = sender;
-        edgecut_engine::configure_heap();
-        work(&events)
-    })?;
-    let mut raised = None;
-    while let Some(step) = next(py, &mut sent) {
-        // One exception is raised; after it `progress` is not called, so that no later one is lost.
-        if raised.is_some() {
-            continue;
-        }
-        let heard = step.map_or(Ok(()), |step| step.pass_on(py, progress.as_ref()));
-        if let Err(error) = heard.and_then(|()| py.check_signals()) {
-            cancellation.cancel();
-            raised = Some(error);
+        };
+        let worker = thread::Builder::new().name("edgecut".into()).stack_size(STACK).spawn(move || {
+            // The last sender: the channel closes with the work.
+            let _open = sender;
+            edgecut_engine::configure_heap();
+            work(&events)
+        })?;
+        Ok(Work { sent, worker: Some(worker), progress, cancellation, raised: None })
+    }
+
+    /// The next token; `None` when the work has ended. Passes progress on, and looks for signals.
+    pub fn token(&mut self, py: Python<'_>) -> Option<u64> {
+        loop {
+            let sent = &mut self.sent;
+            let heard = match py.detach(move || sent.recv_timeout(SIGNALS)) {
+                Ok(Sent::Token(token)) if self.raised.is_none() => return Some(token),
+                Ok(Sent::Step(step)) if self.raised.is_none() => step.pass_on(py, self.progress.as_ref()),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            if self.raised.is_none()
+                && let Err(error) = heard.and_then(|()| py.check_signals())
+            {
+                self.cancellation.cancel();
+                self.raised = Some(error);
+            }
         }
     }
-    let result = py.detach(|| worker.join());
-    match (raised, result) {
-        (Some(error), _) => Err(error),
-        (None, Ok(Ok(value))) => Ok(value),
-        (None, Ok(Err(error))) => Err(exception(py, &error)),
-        (None, Err(_)) => Err(bug("it panicked, as stderr says")),
+
+    /// Cancels the work, and waits for its end.
+    pub fn cancel(mut self, py: Python<'_>) {
+        self.cancellation.cancel();
+        let worker = self.worker.take();
+        // Its result is of no use.
+        py.detach(|| worker.map(JoinHandle::join)).map(drop).unwrap_or_default();
+    }
+
+    /// The result, for which it waits.
+    pub fn finish(mut self, py: Python<'_>) -> PyResult<T> {
+        let worker = self.worker.take();
+        let result = py.detach(|| worker.map(JoinHandle::join));
+        match (self.raised.take(), result) {
+            (Some(error), _) => Err(error),
+            (None, Some(Ok(Ok(value)))) => Ok(value),
+            (None, Some(Ok(Err(error)))) => Err(exception(py, &error)),
+            (None, Some(Err(_)) | None) => Err(bug("it panicked, as stderr says")),
+        }
     }
 }
 
-/// The next step, `Some(None)` once in a while without one, and `None` when the work has ended.
-fn next(py: Python<'_>, sent: &mut Receiver<Step>) -> Option<Option<Step>> {
-    match py.detach(move || sent.recv_timeout(SIGNALS)) {
-        Ok(step) => Some(Some(step)),
-        Err(RecvTimeoutError::Timeout) => Some(None),
-        Err(RecvTimeoutError::Disconnected) => None,
+impl<T> Drop for Work<T> {
+    fn drop(&mut self) {
+        self.cancellation.cancel();
+    }
+}
+
+/// What a worker sends to the caller.
+enum Sent {
+    Step(Step),
+    Token(u64),
+}
+
+impl Sent {
+    /// `None` if the caller does not hear of it; of steps it does if they are passed on.
+    fn of(event: &Event<'_>, has_steps: bool) -> Option<Sent> {
+        match *event {
+            Event::Token(token) => Some(Sent::Token(token)),
+            _ if has_steps => Step::of(event).map(Sent::Step),
+            _ => None,
+        }
     }
 }
 
@@ -99,7 +158,7 @@ impl Step {
                 done: Some(done),
                 of: Some(total),
             }),
-            Event::Started | Event::Finished | Event::Interruptible(_) => None,
+            Event::Started | Event::Finished | Event::Interruptible(_) | Event::Token(_) => None,
         }
     }
 

@@ -50,13 +50,13 @@ def command():
 
 
 @contextlib.contextmanager
-def agents(command, names):
-    """Agents of these names, which are processes of the wheel's command; gives the text of their cluster file."""
+def agents(command, names, *flags):
+    """Agents of these names, which are processes of the wheel's command with `flags`; gives the text of their cluster file."""
     started, text = [], ""
     try:
         for name in names:
             agent = subprocess.Popen(
-                [command, "agent", "--name", name, "--listen", "127.0.0.1:0", "--threads", "1"],
+                [command, "agent", "--name", name, "--listen", "127.0.0.1:0", "--threads", "1", *flags],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,

@@ -30,6 +30,8 @@ pub enum Event<'a> {
     /// What the run does now. If `measures_here`, this process measures until the next event, and nothing else should
     /// run in it.
     Running { what: &'a str, measures_here: bool },
+    /// A token is generated.
+    Token(u64),
     /// The work is finished.
     Finished,
     /// From now on, a cancellation can keep partial results. The text says which.
@@ -58,7 +60,8 @@ impl Events {
         Events { listener, cancellation }
     }
 
-    pub(crate) fn emit(&self, event: Event<'_>) {
+    /// Passes an event to the listener.
+    pub fn emit(&self, event: Event<'_>) {
         (self.listener)(event);
     }
 

@@ -2,13 +2,14 @@
 its devices.
 
 :func:`inspect` says what is in a model, :func:`profile` measures it, :func:`plan` plans where its operators run, :func:`run` runs a
-plan. Results are dataclasses, and tables in Arrow's layout (:class:`Table`). Options are the flags of the command line.
+plan, :func:`generate` generates tokens. Results are dataclasses, and tables in Arrow's layout (:class:`Table`). Options are the flags of the command line.
 
 Long work releases the GIL. Ctrl-C stops it and raises :exc:`KeyboardInterrupt`; what was measured stays in the profiles.
 """
 
 from ._edgecut import Table, Tensor, __version__
 from ._errors import AgentError, ClusterError, EdgecutError, InputError, ModelError, PlanError
+from ._generation import Generation, GenerationFigures, TokenTimes, generate
 from ._graph import Graph, ModelSummary, OperatorKind, Parameters, TensorType, inspect
 from ._plan import Bound, DevicePlan, Plan, Predicted, plan
 from ._profile import DeviceProfile, KindTime, Profile, profile
@@ -23,6 +24,8 @@ __all__ = [
     "DeviceProfile",
     "Difference",
     "EdgecutError",
+    "Generation",
+    "GenerationFigures",
     "Graph",
     "InputError",
     "KindTime",
@@ -41,7 +44,9 @@ __all__ = [
     "Table",
     "Tensor",
     "TensorType",
+    "TokenTimes",
     "__version__",
+    "generate",
     "inspect",
     "plan",
     "profile",

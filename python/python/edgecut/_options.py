@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
+#: One text, or several.
+Names = Union[str, Sequence[str], None]
 #: Bytes, or a text with a unit: ``"512MiB"``.
 Size = Union[int, str]
 #: Microseconds, or a text with a unit: ``"40ms"``.
@@ -51,6 +53,8 @@ def model_options(
     strict: bool = False,
     external: Literal["keep", "inline"] = "inline",
     guess_dims: bool = False,
+    context: Optional[int] = None,
+    state: Names = None,
 ) -> str:
     """How a model is read."""
     return options(
@@ -62,6 +66,8 @@ def model_options(
         strict=strict,
         external=external,
         guess_dims=guess_dims,
+        context=context,
+        state=several(state),
     )
 
 
@@ -72,7 +78,7 @@ def site_options(
     threads: Optional[int] = None,
     engine: Optional[str] = None,
     onnxruntime: Optional[PathLike] = None,
-    providers: Union[str, Sequence[str], None] = None,
+    providers: Names = None,
 ) -> str:
     """Which devices are used, and how they compute."""
     names = [name for part in several(providers) for name in str(part).split(",")]

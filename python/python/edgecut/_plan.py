@@ -15,6 +15,7 @@ from ._edgecut import Table
 from ._errors import InputError
 from ._graph import BindDim, SeedParameters
 from ._options import (
+    Names,
     PathLike,
     Size,
     Time,
@@ -27,8 +28,6 @@ from ._options import (
 )
 from ._profile import Engine
 from ._progress import Progress, listener
-
-Names = Union[str, Sequence[str], None]
 
 
 @dataclass(frozen=True)
@@ -156,6 +155,8 @@ def plan(
     bind_dim: Optional[BindDim] = None,
     seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[PathLike] = None,
+    context: Optional[int] = None,
+    state: Names = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
     objective: Literal["latency", "throughput", "memory", "energy"] = "latency",
@@ -193,6 +194,8 @@ def plan(
     that :func:`profile` has too mean the same.
 
     :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
+    :param context: tokens for which the caches of a decoder have room
+    :param state: further states, as ``"INPUT=OUTPUT"``
     :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, or the
         energy of one run
     :param memory: no device may need more than this
@@ -228,7 +231,13 @@ def plan(
     text = _edgecut.plan(
         os.fspath(model),
         model_options(
-            params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=inputs, onnxruntime=library
+            params=params,
+            bind_dim=bind_dim,
+            seed_parameters=seed_parameters,
+            inputs=inputs,
+            onnxruntime=library,
+            context=context,
+            state=state,
         ),
         site_options(
             cluster=default_cluster(cluster),

@@ -12,7 +12,7 @@ from typing import Any, Literal, Optional, Union
 from . import _edgecut
 from ._edgecut import Table
 from ._graph import BindDim, SeedParameters
-from ._options import PathLike, Time, default_cluster, model_options, options, runtime_library, site_options
+from ._options import Names, PathLike, Time, default_cluster, model_options, options, runtime_library, site_options
 from ._progress import Progress, listener
 
 Engine = Literal["tract", "onnxruntime", "auto"]
@@ -71,6 +71,8 @@ def profile(
     bind_dim: Optional[BindDim] = None,
     seed_parameters: Optional[SeedParameters] = None,
     inputs: Optional[PathLike] = None,
+    context: Optional[int] = None,
+    state: Names = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
     mode: Literal["isolated", "in-situ"] = "isolated",
@@ -78,7 +80,7 @@ def profile(
     threads: Optional[int] = None,
     engine: Optional[Engine] = None,
     onnxruntime: Optional[PathLike] = None,
-    providers: Union[str, Sequence[str], None] = None,
+    providers: Names = None,
     fractions: bool = False,
     budget: Time = "20s",
     output: PathLike = "profiles",
@@ -90,6 +92,8 @@ def profile(
     Measurements are stored as they arrive, and those that are there are not made again: after Ctrl-C the same call goes on.
 
     :param params: as of :class:`Graph`, and so are ``bind_dim``, ``seed_parameters`` and ``inputs``
+    :param context: tokens for which the caches of a decoder have room
+    :param state: further states, as ``"INPUT=OUTPUT"``
     :param cluster: the cluster's servers (TOML); this machine alone without
     :param wait: how long to wait for devices that others use
     :param mode: measure each distinct operator alone, or all of them while the model runs
@@ -113,7 +117,13 @@ def profile(
     summaries, table = _edgecut.profile(
         os.fspath(model),
         model_options(
-            params=params, bind_dim=bind_dim, seed_parameters=seed_parameters, inputs=inputs, onnxruntime=library
+            params=params,
+            bind_dim=bind_dim,
+            seed_parameters=seed_parameters,
+            inputs=inputs,
+            onnxruntime=library,
+            context=context,
+            state=state,
         ),
         site_options(
             cluster=default_cluster(cluster),

@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 from . import _edgecut
 from ._edgecut import Table, Tensor
 from ._graph import BindDim, SeedParameters
-from ._options import PathLike, Time, model_options, options, runtime_library, site_options
+from ._options import Names, PathLike, Time, model_options, options, runtime_library, site_options
 from ._plan import Plan, _plan
 from ._profile import Engine
 from ._progress import Progress, listener
@@ -162,7 +162,7 @@ def run_model(
     threads: Optional[int] = None,
     engine: Optional[Engine] = None,
     onnxruntime: Optional[PathLike] = None,
-    providers: Union[str, Sequence[str], None] = None,
+    providers: Names = None,
     repeat: int = 1,
     progress: Optional[Callable[[Progress], object]] = None,
 ) -> ModelRun:

@@ -19,7 +19,6 @@ use crate::{
     Description,
     protocol::{
         Identity,
-        chunks::MAX_MESSAGE_SIZE,
         connect::{ConnectError, Expected, connect},
         constants::Messages,
         frame::Frame,
@@ -54,6 +53,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long to wait for a killed agent to serve again, and the interval between attempts.
 const RESTART_TIME: Duration = Duration::from_secs(15);
 const RESTART_POLL: Duration = Duration::from_millis(50);
+
+/// The largest reply that is accepted. A trace of an inference has some 70 bytes for each group.
+const MAX_REPLY_SIZE: usize = 32 << 20;
 
 /// Number of failed calls after which an agent counts as gone.
 const MAX_FAILED_CALLS: usize = 4;
@@ -126,7 +128,7 @@ impl RemoteAgent {
             own_name: Arc::default(),
             crash: Arc::default(),
             wait,
-            client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
+            client: AgentClient::new(channel).max_decoding_message_size(MAX_REPLY_SIZE),
         };
         // Only a reply shows that the other side speaks this protocol and accepts the certificate.
         match agent.now().await {

@@ -94,7 +94,7 @@ pub struct Run {
 
     /// Plan again when an agent is lost, for the servers that answer, and go on
     ///
-    /// The default with --repeat and --throughput once there is a result. By the measurements in the folder of --profile. What was measured
+    /// The default with --repeat, --throughput and --generate once there is a result or a token. By the measurements in the folder of --profile. What was measured
     /// before is printed first.
     #[arg(long, help_heading = "Plans", overrides_with = "no_replan")]
     pub(super) replan: bool,

@@ -48,8 +48,6 @@ impl Run {
             ("--output", self.output.is_some()),
             ("--outputs", self.outputs.is_some()),
             ("--trace", self.trace.is_some()),
-            ("--replan", self.replan),
-            ("--no-replan", self.no_replan),
             ("--inputs", self.flags.inputs.is_some()),
             ("--pad-inputs", self.pad_inputs && !config::is_configured("--pad-inputs")),
         ];
@@ -64,6 +62,8 @@ impl Run {
             top_k: self.top_k,
             seed: self.seed,
             no_check: self.no_check,
+            replan: self.options().replan,
+            profile: self.options().profile,
         }
     }
 

@@ -172,6 +172,11 @@ impl Plan {
     pub fn device_name(&self, device: DeviceId) -> Option<DeviceName> {
         self.devices.get(device.0 as usize).map(DevicePlan::device_name)
     }
+
+    /// The devices that compute anything.
+    pub fn used_devices(&self) -> impl Iterator<Item = &DevicePlan> {
+        self.devices.iter().filter(|device| !device.order.is_empty())
+    }
 }
 
 impl DevicePlan {

@@ -49,7 +49,7 @@ pub fn plans((name_a, a): (&str, &Plan), (name_b, b): (&str, &Plan)) -> Result<C
 }
 
 fn described(name: &str, plan: &Plan) -> String {
-    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+    let used = plan.used_devices().count();
     // The gap is a fraction of the value, and this one of the bound.
     let above = match plan.gap {
         gap if gap < 1.0 => format!("{:.1} % above its bound", 100.0 * gap / (1.0 - gap)),

@@ -172,7 +172,7 @@ fn described(subject: &Subject) -> (String, &'static str, String) {
         Content::Links(rows) => ("links", format!("{} links", rows.len())),
         Content::Plan(planned) => {
             let plan = &planned.plan;
-            let used = plan.devices.iter().filter(|device| !device.order.is_empty()).count();
+            let used = plan.used_devices().count();
             ("plan", format!("{} groups on {used} of {} devices", plan.groups.len(), plan.devices.len()))
         }
         Content::Front(points) => ("front", format!("{} plans", points.len())),

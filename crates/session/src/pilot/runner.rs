@@ -314,7 +314,7 @@ impl PilotRunner<'_> {
         }
         let Some(outcome) = fastest else { return Ok(None) };
         (self.progress)(PlanEvent::PilotRun {
-            devices: plan.devices.iter().filter(|device| !device.order.is_empty()).count(),
+            devices: plan.used_devices().count(),
             splits: plan.splits.len(),
             is_scheduled: candidate.is_scheduled(),
             is_stream: outcome.outcome.interval_us.is_some(),

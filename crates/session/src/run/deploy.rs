@@ -155,7 +155,7 @@ pub fn deploy_phases(
             streamed: streamed.clone(),
         });
     }
-    let used = plan.devices.iter().filter(|device| !device.order.is_empty()).map(|device| device.server.as_str());
+    let used = plan.used_devices().map(|device| device.server.as_str());
     let mut needed = used.chain([source.as_str(), sink.as_str()]);
     if let Some(absent) = needed.find(|server| cluster.server(server).is_none()) {
         return Err(DeployError::NoServer(absent.to_string()));

@@ -120,8 +120,7 @@ impl Site {
             let rest = failover.without_blamed(&self.cluster);
             let again = replan(events, &options.profile, model, &plan, &rest, failover.may_split);
             plan = self.runtime.block_on(again).map_err(|error| error.at(format!("{failure}; no other plan")))?;
-            let devices = plan.devices.iter().filter(|device| !device.order.is_empty());
-            let names = DeviceName::join(devices.map(DevicePlan::device_name), ", ");
+            let names = DeviceName::join(plan.used_devices().map(DevicePlan::device_name), ", ");
             events.notice(format_args!("{} runs left, on {names}", failover.left));
         }
     }
@@ -377,7 +376,7 @@ impl<'a> Execution<'a> {
 
 /// The engines of `plan`, to compute on this machine what it computes.
 pub(super) fn reference_engines(site: &Site, plan: &Plan) -> Vec<EngineOptions> {
-    let used = plan.devices.iter().filter(|device| !device.order.is_empty());
+    let used = plan.used_devices();
     let mut choices: Vec<EngineChoice> = used.filter_map(|device| engine_choice(device.engine.as_ref()?)).collect();
     choices.dedup();
     let options = site.options.engine_options();

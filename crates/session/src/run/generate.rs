@@ -2,29 +2,35 @@
 //!
 //! The states stay where they are read: on the agents of a plan, or in the memory of this process.
 
-use std::{path::Path, time::Instant};
+use std::path::{Path, PathBuf};
 
 use edgecut_agent::{
     Oversubscribed,
-    protocol::phase::Phase,
     results::{Latencies, Tolerance},
 };
 use edgecut_engine::EngineOptions;
-use edgecut_graph::units::Micros;
-use edgecut_plan::Plan;
+use edgecut_graph::{DeviceName, units::Micros};
+use edgecut_plan::{Plan, file::DevicePlan};
 use serde::{Deserialize, Serialize};
 
 use super::{
     deployed::Deployed,
     execution::reference_engines,
+    failover::{Cause, Failover, Interruption},
+    options::RunOptions,
     planned::PlannedModel,
     prefill::{Prefill, longest_step},
     progress::RunWatch,
+    replan::replan,
     sampling::sample,
-    steps::{LocalSteps, Steps},
+    sequence::{Interfaces, Select, Sequence, warm_up},
+    steps::LocalSteps,
     token_check::TokenCheck,
 };
-use crate::{Error, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface};
+use crate::{
+    Error, Event, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface,
+    profile::DEFAULT_FOLDER,
+};
 
 /// What is generated, and how.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,11 +49,25 @@ pub struct GenerateOptions {
     pub seed: u64,
     /// Do not compare the tokens of a plan with those of one device.
     pub no_check: bool,
+    /// Whether to plan again when an agent is lost, and continue the sequence on the servers that answer. By default, only if
+    /// there is a token.
+    pub replan: Option<bool>,
+    /// Folder of the profiles that the plan was made from, for replanning.
+    pub profile: PathBuf,
 }
 
 impl Default for GenerateOptions {
     fn default() -> GenerateOptions {
-        GenerateOptions { tokens: 64, prompt_ids: Vec::new(), prompt_step: None, top_k: 1, seed: 0, no_check: false }
+        GenerateOptions {
+            tokens: 64,
+            prompt_ids: Vec::new(),
+            prompt_step: None,
+            top_k: 1,
+            seed: 0,
+            no_check: false,
+            replan: None,
+            profile: PathBuf::from(DEFAULT_FOLDER),
+        }
     }
 }
 
@@ -74,9 +94,6 @@ pub struct Generation {
     pub near_ties: usize,
 }
 
-/// What becomes of a cancelled generation.
-const KEPT: &str = "the generated tokens are reported";
-
 impl GenerateOptions {
     fn check(&self) -> Result<(), Error> {
         let what = match self {
@@ -89,6 +106,12 @@ impl GenerateOptions {
             _ => return Ok(()),
         };
         Err(Error::BadInput(what.into()))
+    }
+
+    /// For failover, tokens are runs.
+    fn as_runs(&self) -> RunOptions {
+        let repeat = Some(u32::try_from(self.tokens).unwrap_or(u32::MAX));
+        RunOptions { repeat, replan: self.replan, profile: self.profile.clone(), ..RunOptions::default() }
     }
 }
 
@@ -144,16 +167,19 @@ pub fn generate(
     watch.tell_measured("generating tokens");
     interfaces.check(generate)?;
     warm_up(&mut steps, &interfaces, generate)?;
-    run(&mut steps, &interfaces, generate, events, &mut sampled(generate))
+    let mut sequence = Sequence::default();
+    sequence.extend(&mut steps, &interfaces, generate, events, &mut sampled(generate, events))?;
+    Ok(sequence.generation(generate.prompt_ids.len()))
 }
 
-/// Makes a token of logits, or none to end.
-type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + 'a;
-
-/// Selects tokens as `options` say.
-fn sampled(options: &GenerateOptions) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> {
+/// Selects tokens as `options` say, and emits each.
+fn sampled(options: &GenerateOptions, events: &Events) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> {
     let (top_k, mut random) = (options.top_k, fastrand::Rng::with_seed(options.seed));
-    move |logits| sample(logits, top_k, &mut random).map(Some)
+    move |logits| {
+        let token = sample(logits, top_k, &mut random)?;
+        events.emit(Event::Token(token));
+        Ok(Some(token))
+    }
 }
 
 impl PlannedModel {
@@ -174,15 +200,57 @@ impl Site {
     /// If the model is no decoder, an agent fails, or the generation is cancelled before the first token.
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
-        let events = &self.events;
-        let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
-        interfaces.check(options)?;
+        Interfaces { prefill: None, decode: StepInterface::of(model)? }.check(options)?;
         if plan.model.states != model.states {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
         }
+        let (mut sequence, mut select) = (Sequence::default(), sampled(options, &self.events));
+        let as_runs = options.as_runs();
+        let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
+        let generated = loop {
+            let before = sequence.tokens.len();
+            let failure = match self.extend(model, &plan, options, &mut sequence, &mut select) {
+                Ok(generated) => break generated,
+                Err(Error::Agent(failure)) => failure.to_string(),
+                Err(other) => return Err(other),
+            };
+            let finished = (sequence.tokens.len() - before) as u64;
+            let interruption = Interruption { finished, failure: failure.clone(), cause: Cause::Agent(None) };
+            if !failover.goes_on(interruption) {
+                self.notice_tokens(&sequence);
+                return Err(Error::Agent(failure.into()));
+            }
+            self.events.notice(format_args!("{failure}; planning again for the servers that answer"));
+            let again = replan(&self.events, &options.profile, model, &plan, &self.cluster, failover.may_split);
+            plan = self.runtime.block_on(again).map_err(|error| {
+                self.notice_tokens(&sequence);
+                error.at(format!("{failure}; no other plan"))
+            })?;
+            let names = DeviceName::join(plan.used_devices().map(DevicePlan::device_name), ", ");
+            self.events.notice(format_args!("{} tokens left, on {names}", failover.left));
+        };
+        let (exchanges, exchanged_bytes) = generated.exchanges;
+        let generation = sequence.generation(options.prompt_ids.len());
+        let generation = Generation { exchanges, exchanged_bytes, ..generation };
+        if options.no_check || generation.tokens.len() < options.tokens {
+            return Ok(generation);
+        }
+        self.checked(model, &plan, options, &generated, generation)
+    }
+
+    /// Continues `sequence` with `plan` of `model` on the agents.
+    fn extend(
+        &self,
+        model: &Model,
+        plan: &Plan,
+        options: &GenerateOptions,
+        sequence: &mut Sequence,
+        select: &mut Select<'_>,
+    ) -> Result<Generated, Error> {
         let mut prefill = self.prefill(model, plan, options)?;
-        interfaces.prefill = prefill.as_ref().map(|prefill| prefill.interface.clone());
+        let interface = prefill.as_ref().map(|prefill| prefill.interface.clone());
+        let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };
         let mut deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
             Err(error) if is_optional(prefill.as_ref(), options) && !matches!(error, Error::Cancelled) => {
                 self.notice_no_prefill(&error);
@@ -191,17 +259,30 @@ impl Site {
             }
             deployed => deployed?,
         };
-        let longer = prefill.map(|prefill| prefill.model);
-        let mut generation = {
-            let watch = RunWatch::start(events);
-            watch.tell("generating tokens");
-            run(&mut deployed, &interfaces, options, events, &mut sampled(options))?
-        };
-        (generation.exchanges, generation.exchanged_bytes) = deployed.exchanges();
-        drop(deployed);
-        if options.no_check || generation.tokens.len() < options.tokens {
-            return Ok(generation);
+        let watch = RunWatch::start(&self.events);
+        watch.tell("generating tokens");
+        sequence.extend(&mut deployed, &interfaces, options, &self.events, select)?;
+        Ok(Generated { longer: prefill.map(|prefill| prefill.model), interfaces, exchanges: deployed.exchanges() })
+    }
+
+    /// What is left of a sequence that cannot go on.
+    fn notice_tokens(&self, sequence: &Sequence) {
+        if !sequence.tokens.is_empty() {
+            let tokens: Vec<String> = sequence.tokens.iter().map(u64::to_string).collect();
+            self.events.notice(format_args!("generated until then: {}", tokens.join(",")));
         }
+    }
+
+    /// Compares the tokens of `plan` with those of one device.
+    fn checked(
+        &self,
+        model: &Model,
+        plan: &Plan,
+        options: &GenerateOptions,
+        Generated { longer, interfaces, .. }: &Generated,
+        generation: Generation,
+    ) -> Result<Generation, Error> {
+        let events = &self.events;
         let watch = RunWatch::start(events);
         watch.tell("generating the tokens on this machine, to compare");
         let engines = reference_engines(self, plan);
@@ -230,9 +311,8 @@ impl Site {
         };
         let tolerance = Tolerance::of(&model.import.graph);
         let mut check = TokenCheck::new(&generation.tokens, tolerance, options.top_k, options.seed);
-        run(&mut steps, &interfaces, options, events, &mut |logits| check.accept(logits))
-            .map(drop)
-            .or_else(uncancelled)?;
+        let mut accept = |logits: &[f64]| check.accept(logits);
+        Sequence::default().extend(&mut steps, interfaces, options, events, &mut accept).or_else(uncancelled)?;
         let TokenCheck { accepted, near_ties, wanted, .. } = check;
         if let (Some(found), Some(wanted)) = (generation.tokens.get(accepted), wanted) {
             events.notice(format_args!("token {accepted} of the plan is {found}, but {wanted} on one device"));
@@ -284,121 +364,18 @@ impl Site {
     }
 }
 
+/// How a plan has generated tokens.
+struct Generated {
+    /// The model with steps of several tokens, if the prompt was read in such.
+    longer: Option<Model>,
+    interfaces: Interfaces,
+    /// Transfers between servers for a token, and their bytes.
+    exchanges: (usize, u64),
+}
+
 /// Whether the prompt can be read without `prefill`, which no option asks for.
 fn is_optional(prefill: Option<&Prefill>, options: &GenerateOptions) -> bool {
     prefill.is_some() && options.prompt_step.is_none()
-}
-
-/// The steps of a sequence.
-struct Interfaces {
-    /// Steps of several tokens, which read the prompt.
-    prefill: Option<StepInterface>,
-    decode: StepInterface,
-}
-
-impl Interfaces {
-    /// Checks that tokens are generated one by one, that those of the prompt exist, and that the context has room for it
-    /// and all new ones but the last, which no step reads.
-    fn check(&self, options: &GenerateOptions) -> Result<(), Error> {
-        if self.decode.step != 1 {
-            let what = format!("a step has {} tokens, and one is generated at a time", self.decode.step);
-            return Err(Error::BadInput(format!("{what}: read the model, or plan it, with option `prompt` 1").into()));
-        }
-        let of_vocabulary = |id: &&u64| self.decode.vocabulary.is_some_and(|vocabulary| **id >= vocabulary);
-        if let (Some(id), Some(vocabulary)) = (options.prompt_ids.iter().find(of_vocabulary), self.decode.vocabulary) {
-            let what = format!("option `prompt_ids`: there is no token {id}: the model has {vocabulary}");
-            return Err(Error::BadInput(what.into()));
-        }
-        let Some(context) = self.decode.context else { return Ok(()) };
-        let prompt = options.prompt_ids.len();
-        let needed = prompt.saturating_add(options.tokens - 1);
-        if needed <= context {
-            return Ok(());
-        }
-        let what = format!("a prompt of {prompt} tokens and {} new ones need a context of {needed}", options.tokens);
-        let advice = format!("it has {context}: read the model, or plan it, with a longer one by option `context`");
-        Err(Error::BadInput(format!("{what}, but {advice}").into()))
-    }
-}
-
-/// Computes the first step of each phase: what an engine does once is not the prompt's time.
-fn warm_up(steps: &mut dyn Steps, interfaces: &Interfaces, options: &GenerateOptions) -> Result<(), Error> {
-    let prompt = &options.prompt_ids;
-    let Interfaces { prefill, decode } = interfaces;
-    steps.step(Phase::Decode, &decode.inputs(0, &prompt[..1])?, false)?;
-    if let Some((prefill, chunk)) = prefill.as_ref().and_then(|prefill| Some((prefill, prompt.get(..prefill.step)?))) {
-        steps.step(Phase::Prefill, &prefill.inputs(0, chunk)?, false)?;
-    }
-    Ok(())
-}
-
-/// Reads the prompt, then generates the tokens that `select` makes of logits, until it makes none.
-fn run(
-    steps: &mut dyn Steps,
-    interfaces: &Interfaces,
-    options: &GenerateOptions,
-    events: &Events,
-    select: &mut Select<'_>,
-) -> Result<Generation, Error> {
-    interfaces.check(options)?;
-    let decode = &interfaces.decode;
-    let stop = events.stop(None, KEPT);
-    let mut chunks: Vec<(Phase, &StepInterface, &[u64])> = Vec::new();
-    let mut left = &options.prompt_ids[..];
-    if let Some(prefill) = &interfaces.prefill {
-        let in_steps = left.chunks_exact(prefill.step);
-        left = in_steps.remainder();
-        chunks.extend(in_steps.map(|chunk| (Phase::Prefill, prefill, chunk)));
-    }
-    chunks.extend(left.chunks(1).map(|chunk| (Phase::Decode, decode, chunk)));
-    let begin = Instant::now();
-    let (mut past, mut logits) = (0, Vec::new());
-    for (phase, interface, chunk) in chunks {
-        if stop.is_requested() {
-            return Err(Error::Cancelled);
-        }
-        let outputs = steps.step(phase, &interface.inputs(past, chunk)?, past > 0)?;
-        logits = interface.logits(&outputs)?;
-        past += chunk.len();
-    }
-    let mut tokens: Vec<u64> = select(&logits)?.into_iter().collect();
-    let prefill = Micros::from(begin.elapsed());
-    let mut times = Vec::new();
-    let mut is_interrupted = false;
-    while let Some(last) = tokens.last().copied().filter(|_| tokens.len() < options.tokens) {
-        let begin = Instant::now();
-        is_interrupted = stop.is_requested();
-        if is_interrupted {
-            break;
-        }
-        let computed = steps.step(Phase::Decode, &decode.inputs(past, &[last])?, true);
-        let outputs = match computed {
-            Err(Error::Cancelled) if !events.is_unwanted() => {
-                is_interrupted = true;
-                break;
-            }
-            computed => computed?,
-        };
-        past += 1;
-        let Some(token) = select(&decode.logits(&outputs)?)? else { break };
-        tokens.push(token);
-        times.push(Micros::from(begin.elapsed()));
-    }
-    if is_interrupted {
-        events.check()?;
-        events.notice(format_args!("interrupted after {} of {} tokens", tokens.len(), options.tokens));
-    }
-    Ok(Generation {
-        tokens,
-        prompt_tokens: options.prompt_ids.len(),
-        prefill_us: prefill,
-        token_us: Latencies::of(&times),
-        times_us: times,
-        exchanges: 0,
-        exchanged_bytes: 0,
-        is_equal: None,
-        near_ties: 0,
-    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //! | [`execution`] | one plan: deploy, execute, compare with one device |
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
-//! | [`generate`](mod@generate), `steps`, `sampling` | generation of tokens by a decoder; what computes its steps; the choice of a token |
+//! | [`generate`](mod@generate), `sequence` | generation of tokens by a decoder, also after an agent is lost; the tokens so far |
+//! | `steps`, `sampling` | what computes the steps of a decoder; the choice of a token |
 //! | `prefill` | the plan of a decoder for steps of several tokens |
 //! | `token_check` | comparison of a plan's tokens with those of one device |
 //! | [`whole_model`] | a whole model on one device |
@@ -48,6 +49,7 @@ pub mod results_file;
 mod run_progress;
 mod sampling;
 pub(crate) mod schedule_bench;
+mod sequence;
 mod steps;
 mod token_check;
 pub mod whole_model;

@@ -1,0 +1,170 @@
+//! A sequence of a decoder while it is generated: the tokens so far, their times, and the steps that compute the next ones.
+
+use std::time::Instant;
+
+use edgecut_agent::{protocol::phase::Phase, results::Latencies};
+use edgecut_graph::units::Micros;
+use edgecut_plan::Stop;
+
+use super::{
+    generate::{GenerateOptions, Generation},
+    steps::Steps,
+};
+use crate::{Error, Events, decoder::interface::StepInterface};
+
+/// The tokens so far. What fails between two of them may be continued by other steps.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    pub tokens: Vec<u64>,
+    /// From the begin of the prompt to the first token.
+    prefill: Micros,
+    /// Of each token after the first.
+    times: Vec<Micros>,
+    /// When the last token was there; when the prompt was begun, before there is one.
+    since: Option<Instant>,
+}
+
+/// Makes a token of logits, or none to end.
+pub(super) type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + 'a;
+
+/// What becomes of a cancelled generation.
+const KEPT: &str = "the generated tokens are reported";
+
+impl Sequence {
+    /// Reads the prompt and the tokens so far, then generates the tokens that `select` makes of logits, until it makes none.
+    ///
+    /// # Errors
+    /// If a step fails, or the generation is cancelled before the first token. The tokens so far are kept.
+    pub fn extend(
+        &mut self,
+        steps: &mut dyn Steps,
+        interfaces: &Interfaces,
+        options: &GenerateOptions,
+        events: &Events,
+        select: &mut Select<'_>,
+    ) -> Result<(), Error> {
+        interfaces.check(options)?;
+        let stop = events.stop(None, KEPT);
+        self.since.get_or_insert_with(Instant::now);
+        let text: Vec<u64> = options.prompt_ids.iter().chain(&self.tokens).copied().collect();
+        let mut next = read(steps, interfaces, &text, stop);
+        let mut past = text.len();
+        loop {
+            let logits = match next {
+                Ok(logits) => logits,
+                Err(Error::Cancelled) if !events.is_unwanted() && !self.tokens.is_empty() => {
+                    events.notice(format_args!("interrupted after {} of {} tokens", self.tokens.len(), options.tokens));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(token) = select(&logits)? else { return Ok(()) };
+            self.push(token);
+            if self.tokens.len() >= options.tokens {
+                return Ok(());
+            }
+            next = match stop.is_requested() {
+                true => Err(Error::Cancelled),
+                false => step(steps, (Phase::Decode, &interfaces.decode), &[token], past),
+            };
+            past += 1;
+        }
+    }
+
+    fn push(&mut self, token: u64) {
+        let now = Instant::now();
+        let time = self.since.replace(now).map_or(Micros::ZERO, |since| Micros::from(now.duration_since(since)));
+        match self.tokens.is_empty() {
+            true => self.prefill = time,
+            false => self.times.push(time),
+        }
+        self.tokens.push(token);
+    }
+
+    /// The tokens and their times, after a prompt of `prompt_tokens`.
+    pub fn generation(self, prompt_tokens: usize) -> Generation {
+        Generation {
+            tokens: self.tokens,
+            prompt_tokens,
+            prefill_us: self.prefill,
+            token_us: Latencies::of(&self.times),
+            times_us: self.times,
+            exchanges: 0,
+            exchanged_bytes: 0,
+            is_equal: None,
+            near_ties: 0,
+        }
+    }
+}
+
+/// The logits after `text`, which begins a sequence: in steps of several tokens as far as they go, then token by token.
+fn read(steps: &mut dyn Steps, interfaces: &Interfaces, text: &[u64], stop: Stop) -> Result<Vec<f64>, Error> {
+    let (mut past, mut logits) = (0, Vec::new());
+    while past < text.len() {
+        if stop.is_requested() {
+            return Err(Error::Cancelled);
+        }
+        let longer = interfaces.prefill.as_ref().filter(|prefill| past + prefill.step <= text.len());
+        let (phase, interface, count) = match longer {
+            Some(prefill) => (Phase::Prefill, prefill, prefill.step),
+            None => (Phase::Decode, &interfaces.decode, 1),
+        };
+        logits = step(steps, (phase, interface), &text[past..past + count], past)?;
+        past += count;
+    }
+    Ok(logits)
+}
+
+/// The logits of a step that reads `tokens` after `past` others.
+fn step(
+    steps: &mut dyn Steps,
+    (phase, interface): (Phase, &StepInterface),
+    tokens: &[u64],
+    past: usize,
+) -> Result<Vec<f64>, Error> {
+    let outputs = steps.step(phase, &interface.inputs(past, tokens)?, past > 0)?;
+    interface.logits(&outputs)
+}
+
+/// The steps of a sequence.
+pub(super) struct Interfaces {
+    /// Steps of several tokens, which read the prompt.
+    pub prefill: Option<StepInterface>,
+    pub decode: StepInterface,
+}
+
+impl Interfaces {
+    /// Checks that tokens are generated one by one, that those of the prompt exist, and that the context has room for it
+    /// and all new ones but the last, which no step reads.
+    pub fn check(&self, options: &GenerateOptions) -> Result<(), Error> {
+        if self.decode.step != 1 {
+            let what = format!("a step has {} tokens, and one is generated at a time", self.decode.step);
+            return Err(Error::BadInput(format!("{what}: read the model, or plan it, with option `prompt` 1").into()));
+        }
+        let of_vocabulary = |id: &&u64| self.decode.vocabulary.is_some_and(|vocabulary| **id >= vocabulary);
+        if let (Some(id), Some(vocabulary)) = (options.prompt_ids.iter().find(of_vocabulary), self.decode.vocabulary) {
+            let what = format!("option `prompt_ids`: there is no token {id}: the model has {vocabulary}");
+            return Err(Error::BadInput(what.into()));
+        }
+        let Some(context) = self.decode.context else { return Ok(()) };
+        let prompt = options.prompt_ids.len();
+        let needed = prompt.saturating_add(options.tokens - 1);
+        if needed <= context {
+            return Ok(());
+        }
+        let what = format!("a prompt of {prompt} tokens and {} new ones need a context of {needed}", options.tokens);
+        let advice = format!("it has {context}: read the model, or plan it, with a longer one by option `context`");
+        Err(Error::BadInput(format!("{what}, but {advice}").into()))
+    }
+}
+
+/// Computes the first step of each phase: what an engine does once is not the prompt's time.
+pub(super) fn warm_up(steps: &mut dyn Steps, interfaces: &Interfaces, options: &GenerateOptions) -> Result<(), Error> {
+    let prompt = &options.prompt_ids;
+    let Interfaces { prefill, decode } = interfaces;
+    steps.step(Phase::Decode, &decode.inputs(0, &prompt[..1])?, false)?;
+    if let Some((prefill, chunk)) = prefill.as_ref().and_then(|prefill| Some((prefill, prompt.get(..prefill.step)?))) {
+        steps.step(Phase::Prefill, &prefill.inputs(0, chunk)?, false)?;
+    }
+    Ok(())
+}
