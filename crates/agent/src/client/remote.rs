@@ -31,7 +31,8 @@ use crate::{
         probe::ProbeSample,
         profile::{ProfileEvent, ProfileTask},
         received::Received,
-        run::{EventReader, RunCommand},
+        run::RunCommand,
+        run_messages::EventReader,
         setup::Setup,
     },
 };

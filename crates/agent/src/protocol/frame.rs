@@ -8,14 +8,12 @@
 
 use std::marker::PhantomData;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes, TryGetError};
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::{
     Status,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
-
-use super::error::MessageError;
 
 /// One gRPC message.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +21,17 @@ pub struct Frame<H> {
     pub header: H,
     /// Empty for most headers.
     pub payload: Bytes,
+}
+
+/// Why bytes are no frame.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    #[error("invalid message: {0}")]
+    Short(#[from] TryGetError),
+    #[error("invalid message: a header of {found} bytes in {left}")]
+    Length { found: usize, left: usize },
+    #[error("invalid message: {0}")]
+    Header(#[from] rmp_serde::decode::Error),
 }
 
 impl<H> From<H> for Frame<H> {
@@ -50,14 +59,13 @@ impl<H: DeserializeOwned> Frame<H> {
     ///
     /// # Errors
     /// If it is too short, or its header is not of this type.
-    pub(crate) fn read(mut from: impl Buf) -> Result<Frame<H>, MessageError> {
-        let invalid = |why: String| MessageError::Malformed(format!("invalid message: {why}"));
-        let length = from.try_get_u32_le().map_err(|error| invalid(error.to_string()))? as usize;
-        if length > from.remaining() {
-            return Err(invalid(format!("a header of {length} bytes in {}", from.remaining())));
+    pub(crate) fn read(mut from: impl Buf) -> Result<Frame<H>, FrameError> {
+        let found = from.try_get_u32_le()? as usize;
+        if found > from.remaining() {
+            return Err(FrameError::Length { found, left: from.remaining() });
         }
-        let header = from.copy_to_bytes(length);
-        let header = rmp_serde::from_slice(&header).map_err(|error| invalid(error.to_string()))?;
+        let header = from.copy_to_bytes(found);
+        let header = rmp_serde::from_slice(&header)?;
         Ok(Frame { header, payload: from.copy_to_bytes(from.remaining()) })
     }
 }

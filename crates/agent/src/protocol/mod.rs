@@ -5,11 +5,12 @@
 //! | [`message`] | the calls of the service, and the headers of their messages |
 //! | [`frame`] | a message on the wire: a header in MessagePack, and bytes |
 //! | [`received`] | what is checked when it is received |
-//! | [`run`], [`setup`] | commands and events of a run; what each server must do for it |
+//! | [`run`], [`run_messages`] | commands and events of a run, and their messages |
+//! | [`setup`] | what each server must do for a run |
 //! | [`phase`] | which step of a decoder an inference computes |
 //! | `partition_size` | what a partition of a setup takes at least |
 //! | [`inference_trace`] | what a server measures during an inference |
-//! | [`profile`], [`probe`] | measurements of operators and of links |
+//! | [`profile`], [`profile_messages`], [`probe`] | measurements of operators, with their messages, and of links |
 //! | [`chunks`], [`named_tensors`], [`constants`] | tensors and documents in messages of limited size |
 //! | [`encoding`] | float32 tensors in fewer bits |
 //! | [`peer`], [`connect`], [`security`] | addresses, HTTP/2 channels, mutual TLS |
@@ -32,10 +33,12 @@ pub mod peer;
 pub mod phase;
 pub(crate) mod probe;
 pub mod profile;
+pub(crate) mod profile_messages;
 pub(crate) mod received;
 pub mod recorded;
 pub mod role;
 pub mod run;
+pub(crate) mod run_messages;
 mod security;
 pub mod setup;
 

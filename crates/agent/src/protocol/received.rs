@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::protocol::{
         inference_trace::{MachineUse, StageTime},
-        profile::tests::cost,
+        profile_messages::tests::cost,
     };
     use edgecut_graph::units::Watts;
 

@@ -5,13 +5,8 @@ use edgecut_plan::TransferFormat;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    constants::NothingHeld,
-    frame::Frame,
-    message::TransferRequest,
-    named_tensors::NamedTensors,
-    profile::{ProfileTask, TaskReader},
-    run::{CommandReader, RunCommand},
-    setup::ValueId,
+    constants::NothingHeld, frame::Frame, message::TransferRequest, named_tensors::NamedTensors, profile::ProfileTask,
+    profile_messages::TaskReader, run::RunCommand, run_messages::CommandReader, setup::ValueId,
 };
 use edgecut_graph::units::Bytes;
 

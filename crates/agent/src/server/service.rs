@@ -32,9 +32,10 @@ use crate::{
             agent_server::Agent,
         },
         probe::ProbeSample,
-        profile::TaskReader,
+        profile_messages::TaskReader,
         role::Role,
-        run::{CommandReader, RunCommand, RunEvent},
+        run::{RunCommand, RunEvent},
+        run_messages::CommandReader,
     },
 };
 use edgecut_graph::units::counted;

@@ -94,6 +94,22 @@ pub struct Generation {
     pub near_ties: usize,
 }
 
+impl Generation {
+    fn of(sequence: Sequence<'_>, options: &GenerateOptions) -> Generation {
+        Generation {
+            tokens: sequence.tokens,
+            prompt_tokens: options.prompt_ids.len(),
+            prefill_us: sequence.prefill,
+            token_us: Latencies::of(&sequence.times),
+            times_us: sequence.times,
+            exchanges: 0,
+            exchanged_bytes: 0,
+            is_equal: None,
+            near_ties: 0,
+        }
+    }
+}
+
 impl GenerateOptions {
     fn check(&self) -> Result<(), Error> {
         let what = match self {
@@ -165,11 +181,11 @@ pub fn generate(
         }
     }
     watch.tell_measured("generating tokens");
-    interfaces.check(generate)?;
-    warm_up(&mut steps, &interfaces, generate)?;
-    let mut sequence = Sequence::default();
-    sequence.extend(&mut steps, &interfaces, generate, events, &mut sampled(generate, events))?;
-    Ok(sequence.generation(generate.prompt_ids.len()))
+    interfaces.check(&generate.prompt_ids, generate.tokens)?;
+    warm_up(&mut steps, &interfaces, &generate.prompt_ids)?;
+    let mut sequence = Sequence::new(&generate.prompt_ids, generate.tokens);
+    sequence.extend(&mut steps, &interfaces, events, &mut sampled(generate, events))?;
+    Ok(Generation::of(sequence, generate))
 }
 
 /// Selects tokens as `options` say, and emits each.
@@ -200,12 +216,13 @@ impl Site {
     /// If the model is no decoder, an agent fails, or the generation is cancelled before the first token.
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
-        Interfaces { prefill: None, decode: StepInterface::of(model)? }.check(options)?;
+        Interfaces { prefill: None, decode: StepInterface::of(model)? }.check(&options.prompt_ids, options.tokens)?;
         if plan.model.states != model.states {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
         }
-        let (mut sequence, mut select) = (Sequence::default(), sampled(options, &self.events));
+        let (mut sequence, mut select) =
+            (Sequence::new(&options.prompt_ids, options.tokens), sampled(options, &self.events));
         let as_runs = options.as_runs();
         let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
         let generated = loop {
@@ -231,7 +248,7 @@ impl Site {
             self.events.notice(format_args!("{} tokens left, on {names}", failover.left));
         };
         let (exchanges, exchanged_bytes) = generated.exchanges;
-        let generation = sequence.generation(options.prompt_ids.len());
+        let generation = Generation::of(sequence, options);
         let generation = Generation { exchanges, exchanged_bytes, ..generation };
         if options.no_check || generation.tokens.len() < options.tokens {
             return Ok(generation);
@@ -245,7 +262,7 @@ impl Site {
         model: &Model,
         plan: &Plan,
         options: &GenerateOptions,
-        sequence: &mut Sequence,
+        sequence: &mut Sequence<'_>,
         select: &mut Select<'_>,
     ) -> Result<Generated, Error> {
         let mut prefill = self.prefill(model, plan, options)?;
@@ -261,12 +278,12 @@ impl Site {
         };
         let watch = RunWatch::start(&self.events);
         watch.tell("generating tokens");
-        sequence.extend(&mut deployed, &interfaces, options, &self.events, select)?;
+        sequence.extend(&mut deployed, &interfaces, &self.events, select)?;
         Ok(Generated { longer: prefill.map(|prefill| prefill.model), interfaces, exchanges: deployed.exchanges() })
     }
 
     /// What is left of a sequence that cannot go on.
-    fn notice_tokens(&self, sequence: &Sequence) {
+    fn notice_tokens(&self, sequence: &Sequence<'_>) {
         if !sequence.tokens.is_empty() {
             let tokens: Vec<String> = sequence.tokens.iter().map(u64::to_string).collect();
             self.events.notice(format_args!("generated until then: {}", tokens.join(",")));
@@ -312,7 +329,8 @@ impl Site {
         let tolerance = Tolerance::of(&model.import.graph);
         let mut check = TokenCheck::new(&generation.tokens, tolerance, options.top_k, options.seed);
         let mut accept = |logits: &[f64]| check.accept(logits);
-        Sequence::default().extend(&mut steps, interfaces, options, events, &mut accept).or_else(uncancelled)?;
+        let mut again = Sequence::new(&options.prompt_ids, options.tokens);
+        again.extend(&mut steps, interfaces, events, &mut accept).or_else(uncancelled)?;
         let TokenCheck { accepted, near_ties, wanted, .. } = check;
         if let (Some(found), Some(wanted)) = (generation.tokens.get(accepted), wanted) {
             events.notice(format_args!("token {accepted} of the plan is {found}, but {wanted} on one device"));
@@ -359,7 +377,7 @@ impl Site {
         let watch = RunWatch::start(&self.events);
         watch.tell("loading the plan");
         let mut deployed = self.deploy_phases(model, plan, prefill)?;
-        warm_up(&mut deployed, interfaces, options)?;
+        warm_up(&mut deployed, interfaces, &options.prompt_ids)?;
         Ok(deployed)
     }
 }

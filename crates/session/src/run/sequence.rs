@@ -2,24 +2,24 @@
 
 use std::time::Instant;
 
-use edgecut_agent::{protocol::phase::Phase, results::Latencies};
+use edgecut_agent::protocol::phase::Phase;
 use edgecut_graph::units::Micros;
 use edgecut_plan::Stop;
 
-use super::{
-    generate::{GenerateOptions, Generation},
-    steps::Steps,
-};
+use super::steps::Steps;
 use crate::{Error, Events, decoder::interface::StepInterface};
 
 /// The tokens so far. What fails between two of them may be continued by other steps.
-#[derive(Debug, Default)]
-pub(super) struct Sequence {
+#[derive(Debug)]
+pub(super) struct Sequence<'a> {
+    prompt: &'a [u64],
+    /// Number of tokens to generate.
+    wanted: usize,
     pub tokens: Vec<u64>,
     /// From the begin of the prompt to the first token.
-    prefill: Micros,
+    pub prefill: Micros,
     /// Of each token after the first.
-    times: Vec<Micros>,
+    pub times: Vec<Micros>,
     /// When the last token was there; when the prompt was begun, before there is one.
     since: Option<Instant>,
 }
@@ -30,7 +30,12 @@ pub(super) type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + '
 /// What becomes of a cancelled generation.
 const KEPT: &str = "the generated tokens are reported";
 
-impl Sequence {
+impl<'a> Sequence<'a> {
+    /// `wanted` tokens after `prompt`.
+    pub fn new(prompt: &'a [u64], wanted: usize) -> Sequence<'a> {
+        Sequence { prompt, wanted, tokens: Vec::new(), prefill: Micros::ZERO, times: Vec::new(), since: None }
+    }
+
     /// Reads the prompt and the tokens so far, then generates the tokens that `select` makes of logits, until it makes none.
     ///
     /// # Errors
@@ -39,28 +44,27 @@ impl Sequence {
         &mut self,
         steps: &mut dyn Steps,
         interfaces: &Interfaces,
-        options: &GenerateOptions,
         events: &Events,
         select: &mut Select<'_>,
     ) -> Result<(), Error> {
-        interfaces.check(options)?;
+        interfaces.check(self.prompt, self.wanted)?;
         let stop = events.stop(None, KEPT);
         self.since.get_or_insert_with(Instant::now);
-        let text: Vec<u64> = options.prompt_ids.iter().chain(&self.tokens).copied().collect();
+        let text: Vec<u64> = self.prompt.iter().chain(&self.tokens).copied().collect();
         let mut next = read(steps, interfaces, &text, stop);
         let mut past = text.len();
         loop {
             let logits = match next {
                 Ok(logits) => logits,
                 Err(Error::Cancelled) if !events.is_unwanted() && !self.tokens.is_empty() => {
-                    events.notice(format_args!("interrupted after {} of {} tokens", self.tokens.len(), options.tokens));
+                    events.notice(format_args!("interrupted after {} of {} tokens", self.tokens.len(), self.wanted));
                     return Ok(());
                 }
                 Err(error) => return Err(error),
             };
             let Some(token) = select(&logits)? else { return Ok(()) };
             self.push(token);
-            if self.tokens.len() >= options.tokens {
+            if self.tokens.len() >= self.wanted {
                 return Ok(());
             }
             next = match stop.is_requested() {
@@ -79,21 +83,6 @@ impl Sequence {
             false => self.times.push(time),
         }
         self.tokens.push(token);
-    }
-
-    /// The tokens and their times, after a prompt of `prompt_tokens`.
-    pub fn generation(self, prompt_tokens: usize) -> Generation {
-        Generation {
-            tokens: self.tokens,
-            prompt_tokens,
-            prefill_us: self.prefill,
-            token_us: Latencies::of(&self.times),
-            times_us: self.times,
-            exchanges: 0,
-            exchanged_bytes: 0,
-            is_equal: None,
-            near_ties: 0,
-        }
     }
 }
 
@@ -136,31 +125,30 @@ pub(super) struct Interfaces {
 impl Interfaces {
     /// Checks that tokens are generated one by one, that those of the prompt exist, and that the context has room for it
     /// and all new ones but the last, which no step reads.
-    pub fn check(&self, options: &GenerateOptions) -> Result<(), Error> {
+    pub fn check(&self, prompt: &[u64], tokens: usize) -> Result<(), Error> {
         if self.decode.step != 1 {
             let what = format!("a step has {} tokens, and one is generated at a time", self.decode.step);
             return Err(Error::BadInput(format!("{what}: read the model, or plan it, with option `prompt` 1").into()));
         }
         let of_vocabulary = |id: &&u64| self.decode.vocabulary.is_some_and(|vocabulary| **id >= vocabulary);
-        if let (Some(id), Some(vocabulary)) = (options.prompt_ids.iter().find(of_vocabulary), self.decode.vocabulary) {
+        if let (Some(id), Some(vocabulary)) = (prompt.iter().find(of_vocabulary), self.decode.vocabulary) {
             let what = format!("option `prompt_ids`: there is no token {id}: the model has {vocabulary}");
             return Err(Error::BadInput(what.into()));
         }
         let Some(context) = self.decode.context else { return Ok(()) };
-        let prompt = options.prompt_ids.len();
-        let needed = prompt.saturating_add(options.tokens - 1);
+        let prompt = prompt.len();
+        let needed = prompt.saturating_add(tokens.saturating_sub(1));
         if needed <= context {
             return Ok(());
         }
-        let what = format!("a prompt of {prompt} tokens and {} new ones need a context of {needed}", options.tokens);
+        let what = format!("a prompt of {prompt} tokens and {tokens} new ones need a context of {needed}");
         let advice = format!("it has {context}: read the model, or plan it, with a longer one by option `context`");
         Err(Error::BadInput(format!("{what}, but {advice}").into()))
     }
 }
 
 /// Computes the first step of each phase: what an engine does once is not the prompt's time.
-pub(super) fn warm_up(steps: &mut dyn Steps, interfaces: &Interfaces, options: &GenerateOptions) -> Result<(), Error> {
-    let prompt = &options.prompt_ids;
+pub(super) fn warm_up(steps: &mut dyn Steps, interfaces: &Interfaces, prompt: &[u64]) -> Result<(), Error> {
     let Interfaces { prefill, decode } = interfaces;
     steps.step(Phase::Decode, &decode.inputs(0, &prompt[..1])?, false)?;
     if let Some((prefill, chunk)) = prefill.as_ref().and_then(|prefill| Some((prefill, prompt.get(..prefill.step)?))) {
