@@ -76,7 +76,8 @@ def test_the_code_of_the_document_prints_what_it_shows(command, tmp_path, monkey
     monkeypatch.delenv("EDGECUT_CLUSTER", raising=False)
     # The document shows what is printed where no device tells its energy, as on most machines.
     monkeypatch.setenv("EDGECUT_SYSFS", str(tmp_path / "sys"))
-    (tmp_path / "models").symlink_to(ROOT / "models")
+    for folder in ("models", "tests"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     lines = DOCUMENT.read_text().split("\n")
     written, wrong, names = list(lines), [], {}
     with agents(command, ("one", "two", "three")) as servers:

@@ -169,6 +169,7 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
+    interfaces.check(&generate.prompt_ids, generate.tokens)?;
     let engine = if prefill == 1 { engine } else { engine.sharing_weights().unwrap_or(engine) };
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     if prefill != 1 {
@@ -181,7 +182,6 @@ pub fn generate(
         }
     }
     watch.tell_measured("generating tokens");
-    interfaces.check(&generate.prompt_ids, generate.tokens)?;
     warm_up(&mut steps, &interfaces, &generate.prompt_ids)?;
     let mut sequence = Sequence::new(&generate.prompt_ids, generate.tokens);
     sequence.extend(&mut steps, &interfaces, events, &mut sampled(generate, events))?;
