@@ -85,7 +85,7 @@ impl NativeGeneration {
         Ok(())
     }
 
-    /// The figures, as JSON; `None` before the last token, and of a generation that was closed.
+    /// The figures, as JSON; `None` until the iterator has ended, and of a generation that was closed.
     #[getter]
     fn figures(&self) -> PyResult<Option<String>> {
         Ok(self.state()?.figures.clone())

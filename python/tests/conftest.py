@@ -52,6 +52,13 @@ def command():
 @contextlib.contextmanager
 def agents(command, names, *flags):
     """Agents of these names, which are processes of the wheel's command with `flags`; gives the text of their cluster file."""
+    with processes(command, names, *flags) as (_, text):
+        yield text
+
+
+@contextlib.contextmanager
+def processes(command, names, *flags):
+    """The same, with the processes."""
     started, text = [], ""
     try:
         for name in names:
@@ -64,7 +71,7 @@ def agents(command, names, *flags):
             started.append(agent)
             address = re.fullmatch(r"listening on (\S+)\n", agent.stdout.readline())[1]
             text += f'[[server]]\nname = "{name}"\naddress = "{address}"\n'
-        yield text
+        yield started, text
     finally:
         for agent in started:
             agent.terminate()

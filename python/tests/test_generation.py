@@ -10,7 +10,7 @@ import pytest
 
 import edgecut
 
-from conftest import ROOT, agents
+from conftest import ROOT, agents, processes
 
 DECODER = ROOT / "tests" / "data" / "decoder"
 PROMPT = [3, 5, 7, 11, 13]
@@ -53,6 +53,24 @@ def test_a_plan_generates_the_same_tokens(tokens, command, tmp_path, monkeypatch
         assert early.figures is None and list(early) == []
         # The agents are free again.
         assert list(edgecut.generate(plan, PROMPT, tokens=2, check=False, progress=quiet)) == tokens[:2]
+
+
+def test_a_sequence_goes_on_without_a_lost_agent(tokens, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # So slow that halves pay, and that tokens are left when the agent is killed.
+    with processes(command, ["one", "two"], "--dilate", "300") as (started, cluster):
+        (tmp_path / "cluster.toml").write_text(cluster)
+        options = {"profile_budget": "300ms", "rehearse": 0, "budget": 2000, "progress": quiet}
+        plan = edgecut.plan(DECODER, context=64, cluster="cluster.toml", **options)
+        assert all(device.groups for device in plan.devices)
+        steps = []
+        generation = edgecut.generate(plan, PROMPT, tokens=40, progress=steps.append)
+        first = [next(generation) for _ in range(2)]
+        started[1].kill()
+        found = first + list(generation)
+        assert found[:8] == tokens and len(found) == 40
+        assert any("tokens left, on one/cpu" in step.text for step in steps)
+        assert generation.figures.is_equal is True and generation.figures.tokens == tuple(found)
 
 
 @pytest.mark.parametrize(

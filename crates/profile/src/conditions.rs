@@ -2,7 +2,10 @@
 
 use std::{fmt, fs, path::Path};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use time::OffsetDateTime;
 
 use crate::machine_load::MachineLoad;
@@ -13,10 +16,25 @@ pub struct Conditions {
     /// UTC, in whole seconds.
     #[serde(default, with = "time::serde::rfc3339::option")]
     pub measured_at: Option<OffsetDateTime>,
+    #[serde(default, deserialize_with = "if_known")]
     pub governor: Option<Governor>,
     /// Processors of this machine that others kept busy meanwhile: other processes, and other virtual machines where the
     /// system reports what they take.
     pub load: Option<f64>,
+}
+
+/// A value; `None` if this version does not know it, such as one that a newer agent has sent.
+pub(crate) fn if_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Found<T> {
+        Known(T),
+        Unknown(IgnoredAny),
+    }
+    Ok(match Option::<Found<T>>::deserialize(reader)? {
+        Some(Found::Known(value)) => Some(value),
+        Some(Found::Unknown(IgnoredAny)) | None => None,
+    })
 }
 
 /// What sets the clock rate of a processor on Linux; see the kernel's `Documentation/admin-guide/pm/cpufreq.rst`.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Conditions, Energy};
+use crate::{Conditions, Energy, conditions::if_known};
 use edgecut_engine::statistics::Statistics;
 use edgecut_graph::units::{Bytes, Micros};
 
@@ -24,7 +24,7 @@ pub struct Cost {
     /// statistics if enough others exist.
     pub disturbed: f64,
     /// `None` where the server does not tell it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_known")]
     pub energy: Option<Energy>,
     #[serde(default)]
     pub conditions: Conditions,

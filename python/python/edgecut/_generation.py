@@ -63,7 +63,7 @@ class Generation(Iterator[int]):
 
     @property
     def figures(self) -> Optional[GenerationFigures]:
-        """What was measured; ``None`` before the last token, and of a generation that was closed."""
+        """What was measured; ``None`` until the iterator has ended, and of a generation that was closed."""
         text = self._native.figures
         if text is None:
             return None

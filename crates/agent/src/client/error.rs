@@ -65,6 +65,10 @@ impl AgentError {
                 _ => AgentError::Refused { agent, message },
             };
         }
+        // What the agent sent is no message of this protocol.
+        if status.code() == Code::InvalidArgument {
+            return AgentError::Refused { agent, message: printable(status.message()).into_owned() };
+        }
         let cause = std::error::Error::source(status).map_or(status.message().to_string(), root_cause);
         AgentError::Disconnected { agent, doing: doing.to_string(), cause: printable(&cause).into_owned() }
     }

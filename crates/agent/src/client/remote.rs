@@ -19,6 +19,7 @@ use crate::{
     Description,
     protocol::{
         Identity,
+        chunks::MAX_MESSAGE_SIZE,
         connect::{ConnectError, Expected, connect},
         constants::Messages,
         frame::Frame,
@@ -55,7 +56,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const RESTART_TIME: Duration = Duration::from_secs(15);
 const RESTART_POLL: Duration = Duration::from_millis(50);
 
-/// The largest reply that is accepted. A trace of an inference has some 70 bytes for each group.
+/// The largest reply to a run that is accepted. A trace of an inference has some 70 bytes for each group.
 const MAX_REPLY_SIZE: usize = 32 << 20;
 
 /// Number of failed calls after which an agent counts as gone.
@@ -129,7 +130,7 @@ impl RemoteAgent {
             own_name: Arc::default(),
             crash: Arc::default(),
             wait,
-            client: AgentClient::new(channel).max_decoding_message_size(MAX_REPLY_SIZE),
+            client: AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE_SIZE),
         };
         // Only a reply shows that the other side speaks this protocol and accepts the certificate.
         match agent.now().await {
@@ -183,13 +184,14 @@ impl RemoteAgent {
     pub async fn describe(&self) -> Result<Description, AgentError> {
         let mut client = self.client.clone();
         let request = client.describe(Frame::from(DescribeRequest {}));
-        let DescribeReply { protocol, description } =
-            self.call("describing itself", CALL_TIMEOUT, request).await?.header;
+        let reply = self.call("describing itself", CALL_TIMEOUT, request).await?;
+        let Frame { header: DescribeReply { protocol }, payload } = reply;
         if !is_compatible(protocol) {
             let agent = self.name.clone();
             return Err(AgentError::ProtocolVersion { agent, found: protocol, expected: PROTOCOL });
         }
-        let description = self.checked(description)?;
+        let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
+        let description: Description = self.checked(serde_json::from_slice(&payload).map_err(refused)?)?;
         // All replies have the same name.
         let _ = self.own_name.set(description.name.to_string());
         self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&description.crash);
@@ -347,7 +349,7 @@ impl RemoteAgent {
         let doing = "running its part";
         let refused = |message: String| AgentError::Refused { agent: self.name.clone(), message };
         let (messages, outgoing) = mpsc::channel(2);
-        let mut client = self.client.clone();
+        let mut client = self.client.clone().max_decoding_message_size(MAX_REPLY_SIZE);
         let (name, errors) = (self.name.clone(), events.clone());
         let (mut answer, mut answered) = Answer::channel();
         tokio::spawn(async move {

@@ -1,7 +1,15 @@
 //! Encodings of float32 tensors on links between servers: half precision, and 8-bit integers with a scale for each block.
 //!
 //! Loops over chunks and blocks without branches, which compilers vectorise: a tensor is encoded faster than links carry it.
-//! What the bytes mean is in `proto/edgecut.proto`.
+//!
+//! | format | bytes |
+//! |---|---|
+//! | exact | row-major and little-endian, as everywhere |
+//! | f16 | IEEE half precision; finite values beyond its range are its largest ones |
+//! | int8 | for each block one float32 scale, then one signed byte for each element: the element is its byte times the scale |
+//!
+//! A block is as few trailing axes as have 32 elements together, or all. Where the scale is negative, that is of the absolute
+//! value of the scale, but 127 and -127 are infinities and -128 is not a number.
 
 use bytes::Bytes;
 use half::{f16, slice::HalfFloatSliceExt};

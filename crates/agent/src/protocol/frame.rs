@@ -34,6 +34,9 @@ pub enum FrameError {
     Header(#[from] rmp_serde::decode::Error),
 }
 
+/// Headers are less deep, also those of later versions: unknown fields are skipped by recursion.
+const MAX_DEPTH: usize = 32;
+
 impl<H> From<H> for Frame<H> {
     fn from(header: H) -> Frame<H> {
         Frame { header, payload: Bytes::new() }
@@ -65,7 +68,9 @@ impl<H: DeserializeOwned> Frame<H> {
             return Err(FrameError::Length { found, left: from.remaining() });
         }
         let header = from.copy_to_bytes(found);
-        let header = rmp_serde::from_slice(&header)?;
+        let mut reader = rmp_serde::Deserializer::from_read_ref(&header[..]);
+        reader.set_max_depth(MAX_DEPTH);
+        let header = H::deserialize(&mut reader)?;
         Ok(Frame { header, payload: from.copy_to_bytes(from.remaining()) })
     }
 }
@@ -161,8 +166,9 @@ mod tests {
         for length in 0..whole.len() {
             assert!(Frame::<Old>::read(&whole[..length]).is_err(), "{length} bytes of {}", whole.len());
         }
-        let mut nested = vec![0x91; 1 << 20];
-        nested.splice(0..0, ((1 << 20) as u32).to_le_bytes());
+        // {"x": [[[…
+        let mut nested = [&[0x81, 0xa1, b'x'][..], &[0x91; 1 << 20]].concat();
+        nested.splice(0..0, (nested.len() as u32).to_le_bytes());
         for wrong in [&b"\xff\xff\xff\xff"[..], b"\x01\0\0\0\xc0", &nested] {
             assert!(Frame::<Old>::read(wrong).is_err());
         }

@@ -10,7 +10,6 @@ use super::{
     run::{RunEvent, Start},
     setup::ValueId,
 };
-use crate::Description;
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::TransferFormat;
 
@@ -33,10 +32,10 @@ pub fn is_compatible(found: u32) -> bool {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct DescribeRequest {}
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The payload is the [`Description`](crate::Description), JSON: it is read once the version is known to be compatible.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct DescribeReply {
     pub protocol: u32,
-    pub description: Description,
 }
 
 /// Asks for the time, to estimate the offset between clocks.
@@ -119,6 +118,13 @@ pub enum RunRequest {
     Start(Start),
     /// The client still wants its devices; sent when it has nothing else to say.
     KeepAlive,
+}
+
+impl RunRequest {
+    /// Whether a payload follows the header.
+    pub fn has_payload(self) -> bool {
+        !matches!(self, RunRequest::Connect | RunRequest::Start(_) | RunRequest::KeepAlive)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -185,5 +185,11 @@ pub(super) mod tests {
             let read = Frame::<ProfileEvent>::read(&bytes[..]).unwrap();
             assert_eq!(read.header.checked().unwrap(), event);
         }
+        let mut newer = serde_json::to_value(cost()).unwrap();
+        newer["energy"]["source"] = "a newer one".into();
+        newer["conditions"]["governor"] = "another".into();
+        let known: Cost = rmp_serde::from_slice(&rmp_serde::to_vec(&newer).unwrap()).unwrap();
+        let conditions = Conditions { governor: None, ..cost().conditions };
+        assert_eq!(known, Cost { energy: None, conditions, ..cost() });
     }
 }

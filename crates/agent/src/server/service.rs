@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
-use tonic::{Extensions, Request, Response, Status, Streaming};
+use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
 use super::{
     authorization::{authorize, check_sender},
@@ -118,8 +118,9 @@ impl Agent for Service {
 
     async fn describe(&self, request: Request<Frame<DescribeRequest>>) -> Reply<DescribeReply> {
         self.authorize(&request, Role::Operator)?;
-        let reply = DescribeReply { protocol: PROTOCOL, description: self.host.describe() };
-        Ok(Response::new(reply.into()))
+        let description = serde_json::to_vec(&self.host.describe()).map_err(|e| Status::internal(e.to_string()))?;
+        let header = DescribeReply { protocol: PROTOCOL };
+        Ok(Response::new(Frame { header, payload: description.into() }))
     }
 
     async fn clock(&self, request: Request<Frame<ClockRequest>>) -> Reply<ClockReply> {
@@ -340,11 +341,21 @@ async fn read_commands(
             // The run has ended.
             () = commands.closed() => return Ok(()),
         };
-        let Ok(Some(message)) = message else { return Ok(()) };
+        let message = match message {
+            Ok(Some(message)) => message,
+            // What was sent is no message.
+            Err(status) if status.code() == Code::InvalidArgument => {
+                return Err(HostError::Request(status.message().to_string()));
+            }
+            Ok(None) | Err(_) => return Ok(()),
+        };
         remote.heard.fetch_add(1, Ordering::Relaxed);
         let size = message.payload.len();
-        if !is_set_up && size == 0 {
+        if !is_set_up && (size == 0 || !message.header.has_payload()) {
             return Err(HostError::Request("a run must begin with its setup".to_string()));
+        }
+        if size > 0 && !message.header.has_payload() {
+            return Err(HostError::Request("a command without content has some".to_string()));
         }
         match message.header {
             RunRequest::Setup { .. } | RunRequest::Constants { .. } => remote.received.add_document(size)?,

@@ -1,6 +1,11 @@
 //! A plan that stays loaded on its agents and computes inputs as they come.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use smol_str::SmolStr;
 
 use super::{
     DeployError, DeployOptions, RunError, agents_of,
@@ -38,6 +43,8 @@ pub struct Deployed<'a> {
     /// Steps of several tokens, if there are any.
     prefill: Option<DeployedPhase>,
     loaded: LoadedDeployment,
+    /// The agent whose failure ended the last step, if it is known.
+    failed_agent: Mutex<Option<SmolStr>>,
 }
 
 /// What a phase computes, and of what.
@@ -101,7 +108,7 @@ impl Site {
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
         let states = plan.model.states.iter().chain(&plan.states).cloned().collect();
-        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded })
+        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded, failed_agent: Mutex::default() })
     }
 }
 
@@ -131,6 +138,11 @@ impl Deployed<'_> {
         let sent = setups.flat_map(|setup| setup.sends.iter().filter_map(|send| setup.value(send.value)));
         sent.filter(|value| value.phase.is_decode())
             .fold((0, 0), |(count, bytes), value| (count + 1, bytes + value.bytes().0))
+    }
+
+    /// The agent whose failure ended the last step, if it is known.
+    pub(super) fn failed_agent(&self) -> Option<SmolStr> {
+        self.failed_agent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
@@ -184,7 +196,11 @@ impl Deployed<'_> {
         };
         let source = terminals.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
         let source = source.map_err(engine_error)?;
-        let running = async { self.loaded.run(source, step).await.map_err(run_error) };
+        let failed = |error: RunError| {
+            *self.failed_agent.lock().unwrap_or_else(PoisonError::into_inner) = error.agent().cloned();
+            run_error(error)
+        };
+        let running = async { self.loaded.run(source, step).await.map_err(failed) };
         let sink = self.site.runtime.block_on(self.site.events.until_cancelled(running))?;
         outputs(terminals, &sink, &content).map_err(|error| match error {
             OutputError::Content(error) => engine_error(error),

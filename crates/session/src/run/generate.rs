@@ -12,6 +12,7 @@ use edgecut_engine::EngineOptions;
 use edgecut_graph::{DeviceName, units::Micros};
 use edgecut_plan::{Plan, file::DevicePlan};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::{
     deployed::Deployed,
@@ -227,19 +228,29 @@ impl Site {
         let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
         let generated = loop {
             let before = sequence.tokens.len();
-            let failure = match self.extend(model, &plan, options, &mut sequence, &mut select) {
+            let (error, agent) = match self.extend(model, &plan, options, &mut sequence, &mut select) {
                 Ok(generated) => break generated,
-                Err(Error::Agent(failure)) => failure.to_string(),
-                Err(other) => return Err(other),
+                Err(failed) => failed,
+            };
+            let is_kept = !sequence.tokens.is_empty() && !self.events.is_unwanted();
+            let failure = match error {
+                Error::Agent(failure) => failure.to_string(),
+                // The wish to end comes while the plan is loaded again.
+                Error::Cancelled if is_kept => return Ok(Generation::of(sequence, options)),
+                other => {
+                    self.notice_tokens(&sequence);
+                    return Err(other);
+                }
             };
             let finished = (sequence.tokens.len() - before) as u64;
-            let interruption = Interruption { finished, failure: failure.clone(), cause: Cause::Agent(None) };
+            let interruption = Interruption { finished, failure: failure.clone(), cause: Cause::Agent(agent) };
             if !failover.goes_on(interruption) {
                 self.notice_tokens(&sequence);
                 return Err(Error::Agent(failure.into()));
             }
             self.events.notice(format_args!("{failure}; planning again for the servers that answer"));
-            let again = replan(&self.events, &options.profile, model, &plan, &self.cluster, failover.may_split);
+            let rest = failover.without_blamed(&self.cluster);
+            let again = replan(&self.events, &options.profile, model, &plan, &rest, failover.may_split);
             plan = self.runtime.block_on(again).map_err(|error| {
                 self.notice_tokens(&sequence);
                 error.at(format!("{failure}; no other plan"))
@@ -256,7 +267,7 @@ impl Site {
         self.checked(model, &plan, options, &generated, generation)
     }
 
-    /// Continues `sequence` with `plan` of `model` on the agents.
+    /// Continues `sequence` with `plan` of `model` on the agents. An error comes with the agent that failed, if it is known.
     fn extend(
         &self,
         model: &Model,
@@ -264,11 +275,27 @@ impl Site {
         options: &GenerateOptions,
         sequence: &mut Sequence<'_>,
         select: &mut Select<'_>,
-    ) -> Result<Generated, Error> {
+    ) -> Result<Generated, (Error, Option<SmolStr>)> {
+        let deployed = self.deploy_to_generate(model, plan, options);
+        let (mut deployed, prefill, interfaces) = deployed.map_err(|error| (error, None))?;
+        let watch = RunWatch::start(&self.events);
+        watch.tell("generating tokens");
+        let extended = sequence.extend(&mut deployed, &interfaces, &self.events, select);
+        extended.map_err(|error| (error, deployed.failed_agent()))?;
+        Ok(Generated { longer: prefill.map(|prefill| prefill.model), interfaces, exchanges: deployed.exchanges() })
+    }
+
+    /// Loads `plan` of `model`, with steps of several tokens if it can have them.
+    fn deploy_to_generate<'a>(
+        &'a self,
+        model: &'a Model,
+        plan: &Plan,
+        options: &GenerateOptions,
+    ) -> Result<(Deployed<'a>, Option<Prefill>, Interfaces), Error> {
         let mut prefill = self.prefill(model, plan, options)?;
         let interface = prefill.as_ref().map(|prefill| prefill.interface.clone());
         let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };
-        let mut deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
+        let deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
             Err(error) if is_optional(prefill.as_ref(), options) && !matches!(error, Error::Cancelled) => {
                 self.notice_no_prefill(&error);
                 (prefill, interfaces.prefill) = (None, None);
@@ -276,10 +303,7 @@ impl Site {
             }
             deployed => deployed?,
         };
-        let watch = RunWatch::start(&self.events);
-        watch.tell("generating tokens");
-        sequence.extend(&mut deployed, &interfaces, &self.events, select)?;
-        Ok(Generated { longer: prefill.map(|prefill| prefill.model), interfaces, exchanges: deployed.exchanges() })
+        Ok((deployed, prefill, interfaces))
     }
 
     /// What is left of a sequence that cannot go on.
