@@ -68,17 +68,13 @@ pub struct DeviceDescription {
     /// Cost of copies between main memory and the device; `None` if it computes in main memory.
     #[serde(default)]
     pub host_link: Option<HostLink>,
-    #[serde(default)]
     pub energy: EnergyMetering,
 }
 
 /// What measures the energy of a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnergyMetering {
-    /// The agent does not say, as those of older versions.
-    #[default]
-    Unknown,
     /// A source and its parts: `powercap: package-0, package-1`.
     Source(String),
     /// Nothing: each source that was looked for, and why it is absent.
@@ -107,7 +103,7 @@ impl EnergyMetering {
     pub fn source(&self) -> Option<&str> {
         match self {
             EnergyMetering::Source(source) => Some(source),
-            _ => None,
+            EnergyMetering::Absent(_) => None,
         }
     }
 
@@ -115,7 +111,7 @@ impl EnergyMetering {
     pub fn absent(&self) -> Option<&str> {
         match self {
             EnergyMetering::Absent(why) => Some(why),
-            _ => None,
+            EnergyMetering::Source(_) => None,
         }
     }
 }

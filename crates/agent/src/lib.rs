@@ -14,7 +14,7 @@
 //! | [`deployment`] | what each server must do in a run |
 //! | [`results`] | what runs measured, as values and as files |
 //! | [`clock`], [`Shutdown`] | shared by server and client |
-//! | [`io_priority`] | of the threads of a runtime, for the server and for `edgecut-session` |
+//! | [`io_priority`] | the priority of threads that send and receive, which `edgecut-session` raises |
 //! | [`Supervisor`] | the process that holds the sockets, and starts the one that serves again when it was killed |
 //! | [`WorkLog`] | what each device computes, kept where that process is killed |
 //! | [`LogQueue`] | log lines on their way to a stderr that may be full or closed |

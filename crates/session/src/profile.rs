@@ -198,7 +198,6 @@ fn log_energy(fleet: &Fleet) {
             match &device.energy {
                 EnergyMetering::Source(source) => tracing::info!("energy of {server}/{}: {source}", device.name),
                 EnergyMetering::Absent(why) => tracing::info!("no energy of {server}/{}: {why}", device.name),
-                EnergyMetering::Unknown => {}
             }
         }
     }

@@ -122,7 +122,7 @@ impl Agent {
         Ok(ClockOffset::estimate(&exchanges).unwrap_or(unknown))
     }
 
-    /// The offset of the calendar clock of the agent's machine from the one here; `None` if the agent does not tell.
+    /// The offset of the calendar clock of the agent's machine from the one here; `None` if the agent is embedded.
     ///
     /// # Errors
     /// If the agent does not answer.
@@ -131,7 +131,7 @@ impl Agent {
         let mut exchanges = Vec::with_capacity(CLOCK_EXCHANGES);
         for _ in 0..CLOCK_EXCHANGES {
             let sent = since_1970();
-            let Some(remote) = agent.since_1970().await? else { return Ok(None) };
+            let remote = agent.since_1970().await?;
             exchanges.push((sent, remote, since_1970()));
         }
         Ok(ClockOffset::estimate(&exchanges))

@@ -1,6 +1,7 @@
 //! An agent in another process: the gRPC client, with a timeout on every call.
 
 use std::{
+    fmt,
     future::Future,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -163,8 +164,12 @@ impl RemoteAgent {
 
     /// What was received, as it may be used.
     fn checked<T: Received>(&self, received: T) -> Result<T, AgentError> {
-        let refused = |error| AgentError::Refused { agent: self.name.clone(), message: format!("{error}") };
-        received.checked().map_err(refused)
+        received.checked().map_err(|error| self.refused(error))
+    }
+
+    /// The error for what is no valid request or reply.
+    fn refused(&self, why: impl fmt::Display) -> AgentError {
+        AgentError::Refused { agent: self.name.clone(), message: why.to_string() }
     }
 
     /// Awaits the reply to a call, up to a timeout.
@@ -190,8 +195,8 @@ impl RemoteAgent {
             let agent = self.name.clone();
             return Err(AgentError::ProtocolVersion { agent, found: protocol, expected: PROTOCOL });
         }
-        let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
-        let description: Description = self.checked(serde_json::from_slice(&payload).map_err(refused)?)?;
+        let description: Description = serde_json::from_slice(&payload).map_err(|error| self.refused(error))?;
+        let description = self.checked(description)?;
         // All replies have the same name.
         let _ = self.own_name.set(description.name.to_string());
         self.crash.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&description.crash);
@@ -231,9 +236,9 @@ impl RemoteAgent {
         self.checked(self.clock().await?.now)
     }
 
-    /// The time on the calendar clock of the agent's machine, since 1970; `None` if the agent does not tell.
-    pub async fn since_1970(&self) -> Result<Option<Micros>, AgentError> {
-        self.clock().await?.since_1970.map(|time| self.checked(time)).transpose()
+    /// The time on the calendar clock of the agent's machine, since 1970.
+    pub async fn since_1970(&self) -> Result<Micros, AgentError> {
+        self.checked(self.clock().await?.since_1970)
     }
 
     async fn clock(&self) -> Result<ClockReply, AgentError> {
@@ -296,9 +301,8 @@ impl RemoteAgent {
         let wait = self.wait.and_then(Micros::to_duration).unwrap_or_default();
         let budget = task.sampling.budget.to_duration().unwrap_or_default();
         let timeout = PROFILE_TIMEOUT.saturating_add(wait).saturating_add(budget);
-        let refused = |e: serde_json::Error| AgentError::Refused { agent: self.name.clone(), message: e.to_string() };
         let task = ProfileTask { wait: self.wait, ..task };
-        let pieces = task.into_messages(contents).map_err(refused)?;
+        let pieces = task.into_messages(contents).map_err(|error| self.refused(error))?;
         let (messages, outgoing) = mpsc::channel(2);
         let (mut answer, mut answered) = Answer::channel();
         let mut client = self.client.clone();
@@ -347,10 +351,9 @@ impl RemoteAgent {
         events: &EventSender,
     ) -> Result<(), AgentError> {
         let doing = "running its part";
-        let refused = |message: String| AgentError::Refused { agent: self.name.clone(), message };
         let (messages, outgoing) = mpsc::channel(2);
         let mut client = self.client.clone().max_decoding_message_size(MAX_REPLY_SIZE);
-        let (name, errors) = (self.name.clone(), events.clone());
+        let (agent, errors) = (self.clone(), events.clone());
         let (mut answer, mut answered) = Answer::channel();
         tokio::spawn(async move {
             loop {
@@ -367,7 +370,7 @@ impl RemoteAgent {
                 let pieces = match command.into_messages() {
                     Ok(pieces) => pieces,
                     Err(e) => {
-                        let _ = errors.send(Err(AgentError::Refused { agent: name, message: e.to_string() })).await;
+                        let _ = errors.send(Err(agent.refused(e))).await;
                         return;
                     }
                 };
@@ -388,7 +391,7 @@ impl RemoteAgent {
             if let RunReply::Wanted(wanted) = &mut message.header {
                 answer.give(std::mem::take(wanted));
             }
-            if let Some(event) = reader.read(message).map_err(|e| refused(e.to_string()))?
+            if let Some(event) = reader.read(message).map_err(|error| self.refused(error))?
                 && events.send(Ok(event)).await.is_err()
             {
                 return Ok(());

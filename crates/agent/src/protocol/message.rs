@@ -45,8 +45,8 @@ pub struct ClockRequest {}
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ClockReply {
     pub now: Micros,
-    /// On the calendar clock; `None` if the agent does not report it.
-    pub since_1970: Option<Micros>,
+    /// On the calendar clock.
+    pub since_1970: Micros,
 }
 
 /// Times transfers from this agent to another one; the reply is a stream of samples.

@@ -1,12 +1,13 @@
 //! What another program sends, checked before it is used: texts become printable, and a number that is no time is refused,
 //! since plans are made from times and profiles keep them.
 
+use std::borrow::Cow;
+
 use edgecut_graph::{
     EngineId, LinkCost,
     units::{Joules, Micros},
 };
 use edgecut_profile::{BusyProcessors, Cost};
-use smol_str::SmolStr;
 
 use super::{
     error::MessageError,
@@ -26,31 +27,10 @@ pub trait Received: Sized {
     fn checked(self) -> Result<Self, MessageError>;
 }
 
-/// A text, as it may be printed.
-pub(crate) trait ReceivedText {
-    fn make_printable(&mut self);
-}
-
-impl ReceivedText for String {
-    fn make_printable(&mut self) {
-        if let std::borrow::Cow::Owned(text) = printable(self) {
-            *self = text;
-        }
-    }
-}
-
-impl ReceivedText for SmolStr {
-    fn make_printable(&mut self) {
-        if let std::borrow::Cow::Owned(text) = printable(self) {
-            *self = text.into();
-        }
-    }
-}
-
-impl ReceivedText for EngineId {
-    fn make_printable(&mut self) {
-        self.name.make_printable();
-        self.version.make_printable();
+/// Replaces what may not be printed in `text`.
+fn make_printable<T: AsRef<str> + From<String>>(text: &mut T) {
+    if let Cow::Owned(printed) = printable(text.as_ref()) {
+        *text = printed.into();
     }
 }
 
@@ -79,11 +59,11 @@ impl Received for RunEvent {
     fn checked(mut self) -> Result<RunEvent, MessageError> {
         match &mut self {
             RunEvent::Queued(Queued { device, user, ahead: _ }) => {
-                device.make_printable();
-                user.make_printable();
+                make_printable(device);
+                make_printable(user);
             }
             RunEvent::Loaded { memory, warm_up_runs: _ } => {
-                memory.iter_mut().for_each(|memory| memory.device.make_printable());
+                memory.iter_mut().for_each(|memory| make_printable(&mut memory.device));
             }
             RunEvent::Started { at, .. } | RunEvent::Arrived { at, .. } => drop(at.checked()?),
             RunEvent::Measured(trace) => *trace = std::mem::take(trace).checked()?,
@@ -101,28 +81,28 @@ impl Received for InferenceTrace {
             for time in steps.chain([stage.ready, stage.start, stage.end]) {
                 time.checked()?;
             }
-            stage.device.make_printable();
-            stage.engine.make_printable();
+            make_printable(&mut stage.device);
+            make_printable(&mut stage.engine);
         }
         for transfer in transfers {
             for time in [transfer.ready, transfer.start, transfer.end] {
                 time.checked()?;
             }
-            transfer.to.make_printable();
+            make_printable(&mut transfer.to);
         }
         for time in arrivals.iter().flat_map(|arrival| [arrival.start, arrival.end]) {
             time.checked()?;
         }
         for DeviceMemory { device, .. } in memory {
-            device.make_printable();
+            make_printable(device);
         }
         // What is no energy or no load is left out: nothing else of a run depends on it.
         energy.retain(|SourceEnergy { total: Joules(total), .. }| is_quantity(*total));
-        energy.iter_mut().for_each(|energy| energy.source.make_printable());
+        energy.iter_mut().for_each(|energy| make_printable(&mut energy.source));
         let is_load = |BusyProcessors { own, others }: BusyProcessors| is_quantity(own) && is_quantity(others);
         *machine = machine.take().filter(|machine| is_load(machine.busy));
         if let Some(machine) = machine {
-            machine.id.make_printable();
+            make_printable(&mut machine.id);
         }
         Ok(self)
     }
@@ -132,10 +112,10 @@ impl Received for ProfileEvent {
     fn checked(mut self) -> Result<ProfileEvent, MessageError> {
         match &mut self {
             ProfileEvent::Whole(cost) => drop(cost.checked()?),
-            ProfileEvent::WaitingFor(who) => who.make_printable(),
+            ProfileEvent::WaitingFor(who) => make_printable(who),
             ProfileEvent::Item(measurement) => match &mut measurement.cost {
                 Ok(cost) => drop(cost.checked()?),
-                Err(failure) => failure.make_printable(),
+                Err(failure) => make_printable(failure),
             },
         }
         Ok(self)
@@ -159,20 +139,21 @@ impl Received for Description {
     fn checked(mut self) -> Result<Description, MessageError> {
         let Description { name, version, system, cpu, memory_total: _, memory_available: _, devices, notes, crash } =
             &mut self;
-        name.make_printable();
-        cpu.caches.iter_mut().for_each(|cache| cache.name.make_printable());
+        make_printable(name);
+        cpu.caches.iter_mut().for_each(|cache| make_printable(&mut cache.name));
         let texts = [version, system, &mut cpu.model, &mut cpu.architecture];
-        texts.into_iter().chain(notes).chain(crash).for_each(ReceivedText::make_printable);
+        texts.into_iter().chain(notes).chain(crash).for_each(make_printable);
         for DeviceDescription { name, kind: _, model, engine, engines, threads: _, memory: _, host_link, energy } in
             devices
         {
-            name.make_printable();
-            model.make_printable();
-            [engine].into_iter().chain(engines).for_each(ReceivedText::make_printable);
-            match energy {
-                EnergyMetering::Source(text) | EnergyMetering::Absent(text) => text.make_printable(),
-                EnergyMetering::Unknown => {}
+            make_printable(name);
+            make_printable(model);
+            for EngineId { name, version } in [engine].into_iter().chain(engines) {
+                make_printable(name);
+                make_printable(version);
             }
+            let (EnergyMetering::Source(text) | EnergyMetering::Absent(text)) = energy;
+            make_printable(text);
             let is_cost = |cost: LinkCost| is_quantity(cost.latency.0) && is_quantity(cost.rate.0) && cost.rate.0 > 0.0;
             *host_link = host_link.filter(|link| is_cost(link.to_device) && is_cost(link.from_device));
         }
@@ -188,6 +169,7 @@ mod tests {
         profile_messages::tests::cost,
     };
     use edgecut_graph::units::Watts;
+    use smol_str::SmolStr;
 
     #[test]
     fn what_is_no_energy_and_no_load_is_left_out() {

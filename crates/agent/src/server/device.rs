@@ -255,7 +255,7 @@ pub(super) mod tests {
             threads: 1,
             memory: Bytes(1),
             host_link: None,
-            energy: EnergyMetering::Unknown,
+            energy: EnergyMetering::Absent(String::new()),
         };
         let no_engine = Box::new(|_, _| Err(EngineError::Other("none".to_string())));
         Device::start(description, meter, no_engine, DeviceLog::default()).unwrap()

@@ -125,7 +125,7 @@ impl Agent for Service {
 
     async fn clock(&self, request: Request<Frame<ClockRequest>>) -> Reply<ClockReply> {
         self.authorize(&request, Role::Operator)?;
-        let reply = ClockReply { now: self.host.now(), since_1970: Some(since_1970()) };
+        let reply = ClockReply { now: self.host.now(), since_1970: since_1970() };
         Ok(Response::new(reply.into()))
     }
 

@@ -211,10 +211,11 @@ impl PlannedModel {
 
 impl Site {
     /// Generates tokens with `plan` of `model`, a decoder, on the agents, and compares them with those of one device:
-    /// [`Generation::is_equal`].
+    /// [`Generation::is_equal`]. If an agent is lost, another plan may continue: [`GenerateOptions::replan`].
     ///
     /// # Errors
-    /// If the model is no decoder, an agent fails, or the generation is cancelled before the first token.
+    /// If the model is no decoder, an agent fails and no other plan continues, or the generation is cancelled before the first
+    /// token.
     pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
         options.check()?;
         Interfaces { prefill: None, decode: StepInterface::of(model)? }.check(&options.prompt_ids, options.tokens)?;
@@ -235,7 +236,7 @@ impl Site {
             let is_kept = !sequence.tokens.is_empty() && !self.events.is_unwanted();
             let failure = match error {
                 Error::Agent(failure) => failure.to_string(),
-                // The wish to end comes while the plan is loaded again.
+                // Cancelled while another plan is loaded: the tokens so far are the result.
                 Error::Cancelled if is_kept => return Ok(Generation::of(sequence, options)),
                 other => {
                     self.notice_tokens(&sequence);
