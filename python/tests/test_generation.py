@@ -44,10 +44,21 @@ def test_a_plan_generates_the_same_tokens(tokens, command, tmp_path, monkeypatch
     with agents(command, ["one", "two"]) as cluster:
         (tmp_path / "cluster.toml").write_text(cluster)
         plan = edgecut.plan(
-            DECODER, context=32, cluster="cluster.toml", memory="2MiB", profile_budget="1s", rehearse=0, progress=quiet
+            DECODER,
+            context=32,
+            prompt=len(PROMPT),
+            objective="first-token",
+            cluster="cluster.toml",
+            memory="2MiB",
+            profile_budget="1s",
+            rehearse=0,
+            progress=quiet,
         )
+        assert plan.prefill.prompt == len(PROMPT) and 0 < plan.prefill.bound_us <= plan.prefill.time_us * 1.000001
         generation = edgecut.generate(plan, PROMPT, tokens=8, progress=quiet)
         assert list(generation) == tokens and generation.figures.is_equal is True
+        predicted = generation.figures.predicted
+        assert predicted.prefill_us == plan.prefill.time_us and predicted.token_us == plan.predicted.latency_us
         with edgecut.generate(plan, PROMPT, tokens=8, progress=quiet) as early:
             assert next(early) == tokens[0]
         assert early.figures is None and list(early) == []

@@ -142,6 +142,85 @@ fn attention_is_split_over_agents_with_its_caches() {
 }
 
 #[test]
+fn plans_say_when_the_first_token_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--dilate".to_string(), "100".to_string()];
+    let agents: Vec<AgentProcess> =
+        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    let plan = format!("plan {} --cluster lab.toml --context 40 --profile-budget 300ms --budget 2000", decoder());
+    let ids = (1..=20).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
+    for (more, is_optimised) in [
+        ("--rehearse 0", false),
+        ("--rehearse 0 --objective first-token", true),
+        ("--rehearse 1", false),
+        ("--rehearse 1 --objective first-token --first-token 1h", true),
+    ] {
+        let planned = json(folder.path(), &format!("{plan} {more} --prompt 20"));
+        let prefill = &planned["prefill"];
+        assert_eq!((&prefill["prompt"], &prefill["step"]), (&20.into(), &20.into()), "{more}");
+        assert_eq!(prefill["step_us"], prefill["time_us"], "{more}");
+        let of = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{more}: {value}"));
+        let first = of(&prefill["time_us"]);
+        assert!(first > 0.0, "{more}");
+        assert_eq!(planned["objective"], "latency");
+        match is_optimised {
+            true => assert!((0.0..=first * 1.000_001).contains(&of(&prefill["bound_us"])), "{more}: {prefill}"),
+            false => assert_eq!(prefill["bound_us"], serde_json::Value::Null),
+        }
+        assert_eq!(model_step(&planned), 1, "{more}");
+        let generated = json(folder.path(), &format!("run plan.json --generate 8 --prompt-ids {ids}"));
+        assert_eq!(generated["is_equal"], true, "{more}");
+        assert_eq!(generated["predicted"]["prefill_us"], prefill["time_us"], "{more}");
+        assert_eq!(generated["predicted"]["token_us"], planned["predicted"]["latency_us"], "{more}");
+        // Of steps of 5 tokens the plan says nothing.
+        let generated = json(folder.path(), &format!("run plan.json --generate 8 --prompt-ids {ids} --prompt 5"));
+        assert_eq!(generated["predicted"].as_object().unwrap().keys().collect::<Vec<_>>(), ["token_us"], "{more}");
+    }
+    let (code, out, err) = run(folder.path(), &format!("{plan} --rehearse 0 --prompt 20 --objective first-token"));
+    assert!(code == Some(0) && out.contains("first token after a prompt of 20, in steps of 20"), "{out}{err}");
+    assert!(out.contains("against a bound of"), "{out}");
+    for (more, exit, part) in [
+        ("--prompt 20 --first-token 1us", 3, "to the first token after a prompt of 20 tokens"),
+        ("--prompt 20 --objective first-token --latency 1us", 3, "--latency"),
+        ("--prompt 20 --objective first-token --advise", 2, "--advise"),
+        ("--objective first-token", 2, "--prompt"),
+        ("--first-token 1s", 2, "--prompt"),
+        ("--prompt 41", 2, "a context of 40"),
+        ("--prompt 4 --pareto", 2, "--pareto"),
+    ] {
+        let (code, _, err) = run(folder.path(), &format!("{plan} --rehearse 0 {more}"));
+        assert_eq!(code, Some(exit), "{more}: {err}");
+        assert!(err.contains(part), "{more}: {err}");
+    }
+    let profile = format!("profile {} --context 40 --budget 300ms --output alone", decoder());
+    let (code, _, err) = run(folder.path(), &profile);
+    assert_eq!(code, Some(0), "{err}");
+    let table = files_in(&folder.path().join("alone")).into_iter().find(|path| path.contains("isolated")).unwrap();
+    for (more, want) in [("", 0), (" --prompt 4", 2)] {
+        let recorded = format!("plan {} --context 40{more} --profile {table}", decoder());
+        let (code, _, err) = run(folder.path(), &recorded);
+        assert_eq!(code, Some(want), "{recorded}: {err}");
+        assert!(want == 0 || err.contains("one length of steps"), "{err}");
+    }
+}
+
+/// The paths of all files in `folder`.
+fn files_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        |path: std::path::PathBuf| if path.is_dir() { files_in(&path) } else { vec![path.display().to_string()] };
+    entries.flat_map(files).collect()
+}
+
+/// The tokens of the step that a plan is for.
+fn model_step(plan: &serde_json::Value) -> u64 {
+    let bound = plan["model"]["bind_dims"].as_array().unwrap().iter().map(|dim| dim.as_str().unwrap());
+    let step = bound.filter_map(|dim| dim.strip_prefix("sequence_length=")).next().unwrap();
+    step.parse().unwrap()
+}
+
+#[test]
 fn a_sequence_goes_on_when_an_agent_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     // So slow that a sequence takes some seconds.
@@ -189,6 +268,7 @@ fn what_does_not_generate_is_refused() {
         (format!("run {model} --generate 4 --prompt-ids 1 --state x=logits"), "no input `x`"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state input_ids=logits"), "float32[1,1,128]"),
         (format!("plan {model} --objective throughput --estimate"), "the model has states"),
+        (format!("plan {relay} --prompt 4 --estimate"), "decoders in ONNX"),
         (format!("run {relay} --generate 4 --prompt-ids 1"), "decoders in ONNX"),
         (format!("run {model} --generate 4 --prompt-ids 1 --prompt 0"), "at least one token"),
         (format!("run {model} --generate 4 --prompt-ids 128"), "no token 128"),

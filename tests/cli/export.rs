@@ -82,6 +82,7 @@ fn plan(graph: &Graph, place: impl Fn(u32) -> u32) -> Plan {
         transfer: TransferFormat::Exact,
         splits: Vec::new(),
         states: Vec::new(),
+        prefill: None,
         schedules: Vec::new(),
         groups: ids.iter().map(group).collect(),
         transfers: Vec::new(),

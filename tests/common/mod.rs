@@ -149,6 +149,7 @@ pub fn plan(graph: &Graph, cluster: &Cluster, device_of: &[usize]) -> Plan {
         transfer: TransferFormat::Exact,
         splits: Vec::new(),
         states: Vec::new(),
+        prefill: None,
         schedules: Vec::new(),
         groups: groups.collect(),
         transfers: Vec::new(),

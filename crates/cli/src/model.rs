@@ -57,9 +57,10 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
     pub context: Option<u64>,
 
-    /// Tokens of a decoder's step [default: 1, which generates]
+    /// Tokens of a decoder's step, or of a prompt [default: 1]
     ///
-    /// With `run --generate`, of a step that reads the prompt, also by a plan.
+    /// With `run --generate`, of a step that reads the prompt, also by a plan. With `plan`, of the prompt: the plan is for steps of
+    /// one token, and says when the first token after such a prompt is there.
     #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
     pub prompt: Option<u64>,
 

@@ -60,4 +60,4 @@ pub use problem::{
 pub use request::{PlanRequest, goal::Goal, instance::Instance};
 pub use search::{deadline, stop::Stop};
 pub use solve::planner::{self, plan};
-pub use what_if::{broken_rule, change, like, moved, without};
+pub use what_if::{adopt, broken_rule, change, like, moved, without};

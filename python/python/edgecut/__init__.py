@@ -9,9 +9,9 @@ Long work releases the GIL. Ctrl-C stops it and raises :exc:`KeyboardInterrupt`;
 
 from ._edgecut import Table, Tensor, __version__
 from ._errors import AgentError, ClusterError, EdgecutError, InputError, ModelError, PlanError
-from ._generation import Generation, GenerationFigures, TokenTimes, generate
+from ._generation import Generation, GenerationFigures, PredictedTimes, TokenTimes, generate
 from ._graph import Graph, ModelSummary, OperatorKind, Parameters, TensorType, inspect
-from ._plan import Bound, DevicePlan, Plan, Predicted, plan
+from ._plan import Bound, DevicePlan, Plan, Predicted, Prefill, plan
 from ._profile import DeviceProfile, KindTime, Profile, profile
 from ._progress import Progress
 from ._run import Difference, Latency, ModelRun, PlanRun, run, run_model
@@ -39,6 +39,8 @@ __all__ = [
     "PlanError",
     "PlanRun",
     "Predicted",
+    "PredictedTimes",
+    "Prefill",
     "Profile",
     "Progress",
     "Table",

@@ -30,6 +30,16 @@ class TokenTimes:
 
 
 @dataclass(frozen=True)
+class PredictedTimes:
+    """What a plan predicts of a generation, in microseconds."""
+
+    #: Of a token after the first, at the end of the context.
+    token_us: float
+    #: To the first token; ``None`` if the plan says nothing of such steps.
+    prefill_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class GenerationFigures:
     """What was measured of a generation."""
 
@@ -46,6 +56,8 @@ class GenerationFigures:
     is_equal: Optional[bool]
     #: Tokens that differ from those of one device, whose logits there are within tolerance of its choice.
     near_ties: int
+    #: ``None`` without a plan, or if another one went on.
+    predicted: Optional[PredictedTimes] = None
 
 
 class Generation(Iterator[int]):
@@ -69,8 +81,13 @@ class Generation(Iterator[int]):
             return None
         found: "dict[str, Any]" = json.loads(text)
         times: "Optional[dict[str, Any]]" = found.pop("token_us")
-        tokens = tuple(found.pop("tokens"))
-        return GenerationFigures(tokens=tokens, token_us=None if times is None else TokenTimes(**times), **found)
+        predicted: "Optional[dict[str, float]]" = found.pop("predicted", None)
+        return GenerationFigures(
+            tokens=tuple(found.pop("tokens")),
+            token_us=None if times is None else TokenTimes(**times),
+            predicted=None if predicted is None else PredictedTimes(**predicted),
+            **found,
+        )
 
     def close(self) -> None:
         """Ends the generation; agents unload the plan."""

@@ -54,6 +54,7 @@ def model_options(
     external: Literal["keep", "inline"] = "inline",
     guess_dims: bool = False,
     context: Optional[int] = None,
+    prompt: Optional[int] = None,
     state: Names = None,
 ) -> str:
     """How a model is read."""
@@ -67,6 +68,7 @@ def model_options(
         external=external,
         guess_dims=guess_dims,
         context=context,
+        prompt=prompt,
         state=several(state),
     )
 

@@ -82,6 +82,22 @@ class DevicePlan:
 
 
 @dataclass(frozen=True)
+class Prefill:
+    """How a plan of a decoder reads a prompt."""
+
+    #: Tokens of the prompt.
+    prompt: int
+    #: Tokens of a step. What is left is read token by token.
+    step: int
+    step_us: float
+    time_us: float
+    #: The limit on that.
+    target_us: Optional[float] = None
+    #: What no plan can go below, if the time to the first token was the objective.
+    bound_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A placement of a model on devices, with what it is predicted to cost, as :func:`plan` returns it."""
 
@@ -98,6 +114,8 @@ class Plan:
     notes: "tuple[str, ...]"
     #: The plan as ``plan.json`` has it.
     json: str = field(repr=False)
+    #: Of a decoder that was planned with a prompt.
+    prefill: Optional[Prefill] = None
     #: The file that it was read from or saved to; files that it names are looked for from there.
     path: Optional[Path] = field(default=None, compare=False)
 
@@ -159,10 +177,12 @@ def plan(
     state: Names = None,
     cluster: Optional[PathLike] = None,
     wait: Optional[Time] = None,
-    objective: Literal["latency", "throughput", "memory", "energy"] = "latency",
+    objective: Literal["latency", "throughput", "memory", "energy", "first-token"] = "latency",
     memory: Optional[Size] = None,
     latency: Optional[Time] = None,
     throughput: Optional[float] = None,
+    prompt: Optional[int] = None,
+    first_token: Optional[Time] = None,
     granularity: Literal["fused", "op"] = "fused",
     split: bool = True,
     ratios: Optional[Literal["tuned", "equal", "proportional"]] = None,
@@ -196,11 +216,13 @@ def plan(
     :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
     :param context: tokens for which the caches of a decoder have room
     :param state: further states, as ``"INPUT=OUTPUT"``
-    :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, or the
-        energy of one run
+    :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, the energy
+        of one run, or the time to the first token after a prompt
     :param memory: no device may need more than this
     :param latency: the plan must be at least as fast as this
     :param throughput: the plan must give at least this number of results a second
+    :param prompt: of a decoder: tokens of a prompt that the plan is judged by too
+    :param first_token: the first token after such a prompt must be there after this
     :param split: whether groups may be split over several devices
     :param ratios: the shares of devices in a split group, tuned without
     :param halos: how shards get what they read of their neighbours' shares, what is best without
@@ -237,6 +259,8 @@ def plan(
             inputs=inputs,
             onnxruntime=library,
             context=context,
+            # A plan is for steps of one token.
+            prompt=None if prompt is None else 1,
             state=state,
         ),
         site_options(
@@ -252,6 +276,8 @@ def plan(
             memory=memory,
             latency=latency,
             throughput=throughput,
+            prompt=prompt,
+            first_token=first_token,
             granularity=granularity,
             no_split=not split,
             ratios=ratios,
@@ -292,6 +318,7 @@ def _plan(text: str, path: Optional[Path]) -> Plan:
         devices=tuple(_device(device) for device in found["devices"]),
         splits=len(found.get("splits", ())),
         notes=tuple(found["notes"]),
+        prefill=Prefill(**found["prefill"]) if "prefill" in found else None,
         json=text,
         path=path,
     )

@@ -6,10 +6,12 @@ use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::{
     TransferFormat,
     moved::Move,
-    problem::Objective,
     split::{Halo, Ratios},
 };
-use edgecut_session::{PlanOptions, plan::options::TimeLimit};
+use edgecut_session::{
+    PlanOptions,
+    plan::{objective::PlanObjective, options::TimeLimit},
+};
 
 use crate::{
     cluster_flag::{ClusterFlag, ThreadsFlag},
@@ -35,9 +37,10 @@ pub struct Plan {
     /// Improve latency, throughput, memory or energy
     ///
     /// The latency of one input, the largest load of a device or link, the fullest device's memory, or what one run consumes:
-    /// all devices' idle power, and what computing takes above it (see docs/cluster.md).
+    /// all devices' idle power, and what computing takes above it (see docs/cluster.md). Of a decoder, these are of a token, and
+    /// first-token is the time to the first token after --prompt tokens.
     #[arg(long, help_heading = "Targets", default_value = "latency")]
-    pub(super) objective: Objective,
+    pub(super) objective: PlanObjective,
 
     /// No device may need more than this
     #[arg(long, help_heading = "Targets", value_name = "SIZE", value_parser = Bytes::with_unit)]
@@ -46,6 +49,10 @@ pub struct Plan {
     /// The plan must be at least as fast as this
     #[arg(long, help_heading = "Targets", value_name = "TIME")]
     pub(super) latency: Option<Micros>,
+
+    /// The first token after a prompt of --prompt tokens must be there after this
+    #[arg(long, hide_short_help = true, help_heading = "Targets", value_name = "TIME", requires = "prompt")]
+    pub(super) first_token: Option<Micros>,
 
     /// The plan must give at least this number of results a second
     #[arg(long, help_heading = "Targets", value_name = "PER_SECOND", value_parser = rate)]
@@ -205,6 +212,8 @@ impl Plan {
             memory: self.memory,
             latency: self.latency,
             throughput: self.throughput,
+            prompt: self.flags.prompt,
+            first_token: self.first_token,
             granularity: self.granularity.into(),
             pareto: self.pareto,
             no_split: self.no_split,

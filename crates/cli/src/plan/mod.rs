@@ -34,7 +34,9 @@ impl Plan {
             output::check(self.output())?;
         }
         let events = stderr::events();
-        let options = self.flags.options_for(&self.engine);
+        let mut options = self.flags.options_for(&self.engine);
+        // A plan is for steps of one token.
+        options.prompt = options.prompt.map(|_| 1);
         let bindings = options.bindings()?;
         match bindings.len() {
             1 => self.with_planner(&options, &events, |planner, options| self.finish(planner, options)),
@@ -78,7 +80,7 @@ impl Plan {
 
     /// Refuses flags without effect: pilot runs of what is not run, and an objective that no front has.
     fn check_effects(&self) -> Outcome {
-        if self.pareto && self.objective == Objective::Energy {
+        if self.pareto && self.objective == Objective::Energy.into() {
             let what = "--pareto: a front is of latency, time between results and memory";
             return ineffective::refuse(&[("--objective energy", true)], what);
         }
@@ -139,7 +141,7 @@ impl Plan {
     fn print(&self, planned: &Planned<'_>) -> Outcome {
         let Planned { plan, candidate, .. } = planned;
         print::print(self.format, &candidate.expanded.problem, plan, &candidate.solution)?;
-        if self.explain { print::print_attempts(self.objective, candidate) } else { Ok(()) }
+        if self.explain { print::print_attempts(plan.objective, candidate) } else { Ok(()) }
     }
 }
 

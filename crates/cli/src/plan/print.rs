@@ -17,7 +17,7 @@ use edgecut_plan as plan;
 use edgecut_plan::{
     Candidate, CostSource, Problem, Solution,
     candidate::attempt::AttemptOutcome,
-    file::Source,
+    file::{PrefillPlan, Source},
     problem::{DeviceId, Objective},
     split::front::Point,
     table as plan_table,
@@ -186,6 +186,9 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         plan.bound.by,
         100.0 * plan.gap
     );
+    if let Some(prefill) = plan.prefill {
+        text += &format!("\n{}", prompt_line(&prefill));
+    }
     if let Some(energy) = plan.predicted.energy_j {
         let above: Joules = plan.groups.iter().filter_map(|group| group.energy_j).sum();
         let idle: Watts = plan.devices.iter().filter_map(|device| device.idle_w).sum();
@@ -203,4 +206,18 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         text += &format!("\nnote: {}", with_flags(note));
     }
     text
+}
+
+/// How a decoder reads its prompt.
+fn prompt_line(prefill: &PrefillPlan) -> String {
+    let PrefillPlan { prompt, step, step_us, time_us, bound_us, .. } = prefill;
+    let steps = match step {
+        1 => "token by token".to_string(),
+        _ => format!("in steps of {step}, each {step_us}"),
+    };
+    let against = bound_us.map_or(String::new(), |bound| {
+        let gap = 100.0 * (1.0 - bound.0 / time_us.0.max(f64::MIN_POSITIVE)).max(0.0);
+        format!(" against a bound of {bound}: gap {gap:.1} %")
+    });
+    format!("first token after a prompt of {prompt}, {steps}: {time_us}{against}")
 }

@@ -19,7 +19,7 @@ struct Row {
 
 /// Prints `generation`.
 pub(super) fn print(generation: &Generation, format: Format) -> Outcome {
-    let Generation { tokens, prompt_tokens, prefill_us, times_us, token_us, .. } = generation;
+    let Generation { tokens, prompt_tokens, prefill_us, times_us, token_us, predicted, .. } = generation;
     match format {
         Format::Csv => {
             let times = std::iter::once(prefill_us).chain(times_us);
@@ -32,9 +32,12 @@ pub(super) fn print(generation: &Generation, format: Format) -> Outcome {
             print_line!("{}", tokens.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
             let per_token = token_us.map_or(String::new(), |token| {
                 let rate = 1e6 / token.median_us.0.max(f64::MIN_POSITIVE);
-                format!("; a token: median {} (p95 {}), {rate:.1}/s", token.median_us, token.p95_us)
+                let (median, p95) = (token.median_us, token.p95_us);
+                let against = against(median, predicted.map(|predicted| predicted.token_us));
+                format!("; a token: median {median} (p95 {p95}), {rate:.1}/s{against}")
             });
-            print_line!("prompt of {prompt_tokens}: {prefill_us}{per_token}");
+            let first = against(*prefill_us, predicted.and_then(|predicted| predicted.prefill_us));
+            print_line!("prompt of {prompt_tokens}: {prefill_us}{first}{per_token}");
             if generation.exchanges > 0 {
                 let bytes = Bytes(generation.exchanged_bytes);
                 print_line!("{} transfers a token between servers, {bytes}", generation.exchanges);
@@ -49,4 +52,10 @@ pub(super) fn print(generation: &Generation, format: Format) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// What was predicted of `measured`, and how far off that is.
+fn against(measured: Micros, predicted: Option<Micros>) -> String {
+    let error = |predicted: Micros| 100.0 * (predicted.0 / measured.0.max(f64::MIN_POSITIVE) - 1.0);
+    predicted.map_or(String::new(), |predicted| format!(", predicted {predicted} ({:+.1} %)", error(predicted)))
 }

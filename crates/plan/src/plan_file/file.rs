@@ -62,6 +62,9 @@ pub struct Plan {
     /// stays on the devices that read it: it is no input and no output of a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<StatePair>,
+    /// Of a decoder: how it reads a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill: Option<PrefillPlan>,
     /// What devices compute in other steps, to need less memory: the operators that `groups` and `transfers` refer to are
     /// those of the graph with these written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,6 +133,25 @@ pub struct Predicted {
 
 fn one() -> u32 {
     1
+}
+
+/// How a decoder reads a prompt: in steps of several tokens, with the splits and devices of the plan, which is for steps of one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PrefillPlan {
+    /// Tokens of the prompt.
+    pub prompt: u64,
+    /// Tokens of a step. What is left is read token by token.
+    pub step: u64,
+    /// The predicted time of such a step.
+    pub step_us: Micros,
+    /// The predicted time from the begin of the prompt to the first token (TTFT).
+    pub time_us: Micros,
+    /// The limit on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_us: Option<Micros>,
+    /// What no plan can go below in steps of this length, if this time was the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_us: Option<Micros>,
 }
 
 /// What no plan can go below.

@@ -75,6 +75,7 @@ impl Plan {
             in_flight: solution.in_flight,
             transfer: problem.transfer_format(),
             splits: Vec::new(),
+            prefill: None,
             schedules: Vec::new(),
             groups,
             transfers: transfers(problem, solution),

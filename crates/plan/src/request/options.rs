@@ -9,7 +9,7 @@ use std::{
 use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{
-        axes::{axes, replica_axis},
+        axes::{axes, counterpart, replica_axis},
         shard_graph::Sharding,
     },
     split::{Join, MAX_REPLICAS, PackedAxis, ShardedAxis, SplitAxis},
@@ -177,6 +177,18 @@ impl<'a> SplitOptions<'a> {
         for (_, options) in self.options.iter_mut().enumerate().filter(|(group, _)| groups.contains(group)) {
             options.retain(|option| !option.is_replicated());
         }
+        self
+    }
+
+    /// The same without options that `other`, the same model in other sizes, does not have. Groups that have no other option then
+    /// can have replicas.
+    pub fn common_with(mut self, other: &Graph) -> SplitOptions<'a> {
+        for (group, options) in self.groups.iter().zip(&mut self.options) {
+            let Some(last) = group.last() else { continue };
+            let (here, there) = ((self.graph, self.graph.operator(*last)), (other, other.operator(*last)));
+            options.retain(|option| counterpart(here, option.axis, there).is_some());
+        }
+        self.add_replicas();
         self
     }
 

@@ -13,13 +13,13 @@ use std::{
 
 use edgecut_graph::{DeviceName, units::Micros};
 
-use super::like::LikeError;
+use super::adopt::{AdoptError, check_groups, device_of, expand, positions, rank};
 use crate::{
     candidate::Candidate,
-    judge::{no_plan::NoPlan, solution::evaluate},
-    plan_file::file::{Plan, Split},
+    judge::solution::evaluate,
+    plan_file::file::Plan,
     problem::{
-        Cost, Device, DeviceId, GroupId, Handling, LinkId, Objective, ProblemError,
+        Cost, DeviceId, GroupId, Handling, LinkId, Objective, ProblemError,
         group_names::GroupNames,
         placement::Placement,
         rule::{NoSuchGroup, UnknownDevice, named},
@@ -75,17 +75,13 @@ pub enum MoveError {
          again with {pins} in place of option `like` and option `move`"
     )]
     Scheduled { devices: String, pins: String },
-    #[error("its groups are not those of this model, as this version groups and splits it: make the plan again")]
-    Foreign,
     #[error(transparent)]
-    Like(#[from] LikeError),
-    #[error(transparent)]
-    NoPlan(#[from] NoPlan),
+    Adopt(#[from] AdoptError),
 }
 
 impl From<ProblemError> for MoveError {
     fn from(error: ProblemError) -> MoveError {
-        MoveError::NoPlan(error.into())
+        MoveError::Adopt(error.into())
     }
 }
 
@@ -233,35 +229,14 @@ struct Planned {
 impl OtherPlan {
     fn of(request: &PlanRequest<'_>, other: &Plan, choices: &Choices) -> Result<OtherPlan, MoveError> {
         let expanded = expand(request, choices)?;
+        check_groups(request, &expanded, other)?;
         let problem = &expanded.problem;
-        let is_same = problem.groups.len() == other.groups.len()
-            && problem.groups.iter().zip(&other.groups).all(|(here, there)| here.operators == there.operators);
-        let division = |split: &Split| {
-            let Split { operator, axis, cuts, tiles, packed, .. } = split.clone();
-            (operator, axis, cuts, tiles, packed)
-        };
-        let divisions = |splits: &[Split]| -> Vec<_> {
-            let mut all: Vec<_> = splits.iter().map(division).collect();
-            all.sort_by_key(|division| division.0);
-            all
-        };
-        if !is_same || divisions(&request.instance.splits(&expanded)) != divisions(&other.splits) {
-            return Err(MoveError::Foreign);
-        }
-        let here = |id: DeviceId| {
-            let name = other.device_name(id);
-            let found = problem.device_ids().find(|id| Some(problem.device(*id).device_name()) == name);
-            found.ok_or_else(|| LikeError::device(name, problem.devices.iter().map(Device::device_name)))
-        };
-        let mut positions = vec![0; other.groups.len()];
-        for device in &other.devices {
-            device.order.iter().enumerate().for_each(|(position, group)| positions[group.0 as usize] = position);
-        }
+        let here = |id: DeviceId| device_of(problem, other, id).map_err(AdoptError::from);
         let mut groups = HashMap::new();
         let mut sums = vec![(0.0, 0.0); problem.devices.len()];
-        for ((id, group), position) in problem.group_ids().zip(&other.groups).zip(positions) {
+        for ((id, group), position) in problem.group_ids().zip(&other.groups).zip(positions(other)) {
             let device = here(group.device)?;
-            let profiled = problem.cost(id, device).ok_or(MoveError::Foreign)?;
+            let profiled = problem.cost(id, device).ok_or(AdoptError::Foreign)?;
             let cost = Cost { time: group.time_us, workspace: group.workspace_bytes, ..profiled };
             let sum = &mut sums[device.0 as usize];
             *sum = (sum.0 + cost.time.0, sum.1 + profiled.time.0);
@@ -275,7 +250,7 @@ impl OtherPlan {
         let mut carried: HashMap<LinkId, (f64, f64)> = HashMap::new();
         let by_id: HashMap<_, _> = problem.tensors.iter().map(|tensor| (tensor.graph, tensor)).collect();
         for transfer in &other.transfers {
-            let tensor = by_id.get(&transfer.tensor).ok_or(MoveError::Foreign)?;
+            let tensor = by_id.get(&transfer.tensor).ok_or(AdoptError::Foreign)?;
             let Some(link) = problem.route(here(transfer.from)?, here(transfer.to)?) else { continue };
             let sum = carried.entry(link).or_default();
             *sum = (sum.0 + transfer.time_us.0, sum.1 + problem.link(link).time(tensor).0);
@@ -311,7 +286,7 @@ impl OtherPlan {
             // Slices of inputs and joins of results have one device that they can run on.
             let able = || costs.iter().position(Option::is_some).map(|device| DeviceId(device as u32));
             let device = target.or(planned.map(|planned| planned.device)).or_else(able);
-            devices.push(device.ok_or(MoveError::Foreign)?);
+            devices.push(device.ok_or(AdoptError::Foreign)?);
             ranks.push(self.rank(planned, within));
         }
         for (link, factor) in &self.links {
@@ -320,10 +295,9 @@ impl OtherPlan {
         }
         let order = expanded.problem.topological_order(|id| {
             let (start, position) = ranks[id.0 as usize];
-            // The bits of times that are not negative are in the order of the times.
-            (start.0.max(0.0).to_bits(), position)
+            rank(start, position)
         });
-        let solution = evaluate(&expanded.problem, Placement { devices, order })?;
+        let solution = evaluate(&expanded.problem, Placement { devices, order }).map_err(AdoptError::from)?;
         let splits = request.instance.splits(&expanded);
         Ok(Candidate::split(solution, expanded, splits, choices.clone(), choices.clone()))
     }
@@ -352,10 +326,6 @@ fn share(expanded: &Expanded, id: GroupId) -> f64 {
 
 fn key(expanded: &Expanded, id: GroupId) -> Key {
     (expanded.within[id.0 as usize], expanded.problem.group(id).name.clone())
-}
-
-fn expand(request: &PlanRequest<'_>, choices: &Choices) -> Result<Expanded, ProblemError> {
-    request.expand(choices).map_err(|error| ProblemError { what: error.to_string() })
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ pub(super) fn plan() -> Plan {
         transfer: TransferFormat::default(),
         splits: Vec::new(),
         states: Vec::new(),
+        prefill: None,
         schedules: Vec::new(),
         groups: vec![
             group(0, "nn.conv2d", 0, 0.0, 10.0),

@@ -185,6 +185,16 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
     Ok(mask.into_iter().chain(last.map(|last| (names.position_ids.clone(), (last, last)))).collect())
 }
 
+/// The inputs of `model` in the first step of a sequence, if it is a decoder in steps of several tokens.
+pub(crate) fn first_inputs(model: &Model) -> BTreeMap<SmolStr, TensorData> {
+    let Ok(interface) = StepInterface::of(model) else { return BTreeMap::new() };
+    if interface.step == 1 {
+        return BTreeMap::new();
+    }
+    let inputs = interface.inputs(0, &vec![0; interface.step]).unwrap_or_default();
+    inputs.into_iter().filter(|(name, _)| *name != interface.ids.name).map(|(name, data)| (name.into(), data)).collect()
+}
+
 /// The states of `model`: those that options name and, if it reads tokens, those with the names of caches.
 ///
 /// # Errors

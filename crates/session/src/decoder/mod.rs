@@ -8,9 +8,11 @@
 //! | `config` | `genai_config.json`, which ONNX Runtime's model builder writes next to a decoder |
 //! | `state` | which inputs of a model are states |
 //! | `sizes` | a decoder's file, and the sizes of its dimensions |
+//! | `prefill` | steps of several tokens, which read prompts |
 //! | `interface` | the inputs and outputs of a step, by their roles |
 
 mod config;
 pub(crate) mod interface;
+pub(crate) mod prefill;
 pub(crate) mod sizes;
 mod state;

@@ -20,6 +20,8 @@ pub struct Contents<'a> {
     params: &'a Params,
     /// The ranges of generated contents, by name.
     ranges: BTreeMap<SmolStr, ValueRange>,
+    /// The contents of a decoder's inputs in a certain step.
+    step_inputs: BTreeMap<SmolStr, TensorData>,
     /// Inputs that are states at the beginning of a sequence, which are zeros.
     states: BTreeSet<SmolStr>,
 }
@@ -47,7 +49,14 @@ impl<'a> Contents<'a> {
             }
         }
         given.check()?;
-        Ok(Contents { graph, given, params, ranges: BTreeMap::new(), states: BTreeSet::new() })
+        Ok(Contents {
+            graph,
+            given,
+            params,
+            ranges: BTreeMap::new(),
+            step_inputs: BTreeMap::new(),
+            states: BTreeSet::new(),
+        })
     }
 
     /// The same contents, with generated indices and lengths that are valid in `whole`, the model that the graph was
@@ -61,6 +70,12 @@ impl<'a> Contents<'a> {
     /// The same contents, with generated contents of these tensors in `ranges`.
     pub(super) fn within(mut self, ranges: &[(SmolStr, ValueRange)]) -> Contents<'a> {
         self.ranges.extend(ranges.iter().cloned());
+        self
+    }
+
+    /// The same contents, with `inputs` of a step where no file gives others.
+    pub(super) fn of_step(mut self, inputs: &BTreeMap<SmolStr, TensorData>) -> Contents<'a> {
+        self.step_inputs.clone_from(inputs);
         self
     }
 
@@ -117,7 +132,7 @@ impl<'a> Contents<'a> {
     }
 
     fn find(&self, name: &str) -> Option<&TensorData> {
-        self.given.get(name).or_else(|| self.params.get(name))
+        self.given.get(name).or_else(|| self.params.get(name)).or_else(|| self.step_inputs.get(name))
     }
 
     /// The contents of all inputs, in order.

@@ -19,6 +19,7 @@ pub mod summary;
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     collections::HashSet,
     path::{Path, PathBuf},
 };
@@ -70,6 +71,8 @@ pub struct Model {
     pub states: Vec<StatePair>,
     /// The values of inputs that are generated, by name, in addition to those that operators accept.
     ranges: Vec<(SmolStr, ValueRange)>,
+    /// Of a decoder in steps of several tokens: its inputs in the first step of a sequence.
+    step_inputs: BTreeMap<SmolStr, TensorData>,
 }
 
 impl Model {
@@ -166,7 +169,7 @@ impl Model {
     pub fn contents<'a>(&'a self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
         let contents = Contents::new(graph, self.given.clone(), &self.params)?;
         Ok(match self.interface {
-            Some(_) => contents.within_ranges_of(&self.import.graph).within(&self.ranges),
+            Some(_) => contents.within_ranges_of(&self.import.graph).within(&self.ranges).of_step(&self.step_inputs),
             // Relay clips an index beyond its axis, and expected results depend on that.
             None => contents,
         })
@@ -190,6 +193,7 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     let mut model = read?;
     model.states = decoder::interface::states(&model)?;
     model.ranges = decoder::interface::generated_ranges(&model)?;
+    model.step_inputs = decoder::interface::first_inputs(&model);
     if !model.given.is_empty() {
         model.contents(&model.import.graph)?;
     }
@@ -249,6 +253,7 @@ impl Source<'_> {
             options: self.options.clone(),
             states: Vec::new(),
             ranges: Vec::new(),
+            step_inputs: BTreeMap::new(),
         })
     }
 
@@ -288,6 +293,7 @@ impl Source<'_> {
             options: self.options.clone(),
             states: Vec::new(),
             ranges: Vec::new(),
+            step_inputs: BTreeMap::new(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Why planning on agents gave no plan.
 
-use edgecut_plan::{NoPlan, check::Violation, problem::ProblemError};
+use edgecut_plan::{NoPlan, adopt::AdoptError, check::Violation, problem::ProblemError};
 
 use super::outcome::PilotError;
 use crate::request::shards::ShardError;
@@ -17,6 +17,9 @@ pub enum PlanningError {
         "no plan was found that fits the memory that the agents have free (last refusal: {0}); option `rehearse=0` plans from profiles alone"
     )]
     NoRoom(String),
+    /// Another plan is not of this model or these devices.
+    #[error("{0}")]
+    Adopt(AdoptError),
     #[error(transparent)]
     Shard(#[from] ShardError),
     #[error(transparent)]
@@ -27,6 +30,16 @@ pub enum PlanningError {
     Problem(#[from] ProblemError),
     #[error(transparent)]
     Check(#[from] Violation),
+}
+
+impl From<AdoptError> for PlanningError {
+    fn from(error: AdoptError) -> PlanningError {
+        match error {
+            AdoptError::NoPlan(NoPlan::Problem(error)) => PlanningError::Problem(error),
+            AdoptError::NoPlan(why) => PlanningError::NoPlan(why),
+            other => PlanningError::Adopt(other),
+        }
+    }
 }
 
 impl PlanningError {

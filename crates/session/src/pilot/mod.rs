@@ -41,6 +41,6 @@ mod scoring;
 pub use agents::PilotAgents;
 pub use error::PlanningError;
 pub use options::PilotOptions;
-pub use planner::plan_on_agents;
+pub use planner::{adopt_on_agents, plan_on_agents};
 pub use progress::PlanEvent;
 pub use rehearsal::rehearsed;

@@ -1,6 +1,6 @@
 //! Planning on agents from beginning to end.
 
-use edgecut_plan::{Candidate, PlanRequest, no_plan::Shortage, planner, split};
+use edgecut_plan::{Candidate, Goal, Plan, PlanRequest, no_plan::Shortage, planner, split};
 
 use super::{
     agents::PilotAgents, candidates::keeps_memory, error::PlanningError, options::PilotOptions, progress::PlanEvent,
@@ -46,6 +46,37 @@ pub fn plan_on_agents<'a>(
         // Without a plan there is nothing to run, so the search gets the remaining time.
         first = planner::nearest(&request)?;
     }
+    piloted(&mut replanner, first, request)
+}
+
+/// `other` for `request`: its splits, devices and orders, of which the shards are measured, and which is run as far as `options`
+/// say.
+///
+/// # Errors
+/// If it is not of this model and these devices, or misses limits or targets.
+pub fn adopt_on_agents<'a>(
+    agents: &PilotAgents<'_>,
+    request: &PlanRequest<'a>,
+    shards: &mut Shards<'_>,
+    options: &PilotOptions,
+    progress: &dyn Fn(PlanEvent),
+    other: &Plan,
+) -> Result<PilotPlan<'a>, PlanningError> {
+    // Nothing else is looked for.
+    let fixed = request.with_goal(Goal { like: Some(other.splits.clone()), ..request.goal.clone() });
+    let mut replanner = Replanner { agents, options, progress, request: &fixed, shards };
+    let (adopted, known) = replanner.adopted(other)?;
+    let PilotPlan { candidate, request: known } = piloted(&mut replanner, adopted, known)?;
+    Ok(PilotPlan { candidate, request: known.with_goal(request.goal.clone()) })
+}
+
+/// `first`, of `request`, or what pilot runs show to be better.
+fn piloted<'a>(
+    replanner: &mut Replanner<'_, 'a, '_>,
+    first: Candidate,
+    request: PlanRequest<'a>,
+) -> Result<PilotPlan<'a>, PlanningError> {
+    let Replanner { agents, options, progress, .. } = *replanner;
     if options.rounds == 0 || !keeps_memory(&first) {
         return Ok(PilotPlan { candidate: split::met(&request, first)?, request });
     }

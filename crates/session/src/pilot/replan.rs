@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use edgecut_plan::{
-    Candidate, PlanRequest,
+    Candidate, Plan, PlanRequest,
+    adopt::adopted,
     planner::{self, within_memory},
     split,
 };
@@ -43,6 +44,27 @@ impl<'r> Replanner<'_, 'r, '_> {
         }
         let (solved, request) = self.solved()?;
         self.within_memory(solved, request)
+    }
+
+    /// `other` with its shards measured, and the request at the costs that are known then.
+    ///
+    /// # Errors
+    /// If it is not a plan of this model and these devices, or a measurement cannot be stored.
+    pub fn adopted(&mut self, other: &Plan) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        let request = self.with_known_shards();
+        let candidate = adopted(&request, other)?;
+        if self.options.replans() == 0 {
+            return Ok((candidate, request));
+        }
+        match self.measure(&candidate) {
+            Ok(0) => Ok((candidate, request)),
+            Ok(_) => {
+                let request = self.with_known_shards();
+                Ok((split::reevaluate(&request, &candidate)?, request))
+            }
+            Err(ShardError::Agent(why)) => Ok((self.unmeasured(candidate, &why), request)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The best plan without schedules.

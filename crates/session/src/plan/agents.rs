@@ -8,6 +8,7 @@ use edgecut_profile::Sampling;
 use super::{
     model_ref,
     options::PlanOptions,
+    phases::check_prompt,
     planner::{Planner, PlanningAgents},
 };
 use crate::{
@@ -32,6 +33,7 @@ impl Site {
     ) -> Result<Planner<'a>, Error> {
         options.check()?;
         model.check_sizes()?;
+        options.prompt.map_or(Ok(()), |prompt| check_prompt(model, prompt))?;
         let (events, folder, cluster) = (&self.events, profiles.folder.as_path(), &self.cluster);
         let given = model.contents(model.graph())?.given();
         let groups = ModelGroups::of(model.graph(), options.granularity);
@@ -54,7 +56,7 @@ impl Site {
             settings.check(&groups, &inventory).map_err(|error| options.request_error(error))?;
             self.warn_of_memory(options, &inventory);
             Planner::check_moves(options, &groups, &inventory, settings.like.as_ref(), events)?;
-            if options.objective == Objective::Energy {
+            if options.objective == Objective::Energy.into() {
                 let stored = stored_profiles(&fleet, cluster, &inventory, &survey).await?;
                 let known = stored.iter().map(rows_of).collect::<Result<Vec<_>, _>>()?;
                 let absent = |device: &DeviceName| fleet.energy_absent(device).map(str::to_string);
@@ -72,7 +74,7 @@ impl Site {
         let rows = rows.map(|(surveyed, found)| Ok(DeviceRows { calibration: *found, ..rows_of(surveyed)? }));
         let measured = rows.collect::<Result<Vec<_>, Error>>()?;
         let folder = folder.to_path_buf();
-        let agents = PlanningAgents { site: self, fleet, given, surveyed, folder, sampling };
+        let agents = PlanningAgents { site: self, model, fleet, given, surveyed, folder, sampling };
         let (notes, agents) = (Vec::new(), Some(agents));
         Ok(Planner { events, options, settings, groups, inventory, measured, calibrations, notes, agents })
     }

@@ -2,14 +2,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`options`], `no_plan` | options of a plan; errors if there is none |
+//! | [`options`], [`objective`], `no_plan` | options of a plan; errors if there is none |
 //! | [`planner`] | makes a plan, a front or the effect of a move from devices, costs and rules |
+//! | `phases` | plans of a decoder for tokens and prompts |
 //! | `agents` | a planner that measures profiles and runs candidates on the agents of a site |
 //! | [`recorded`] | a planner that reads profiles from files |
 
 mod agents;
 mod no_plan;
+pub mod objective;
 pub mod options;
+mod phases;
 pub mod planner;
 pub mod recorded;
 

@@ -3,6 +3,7 @@
 use edgecut_graph::units::Bytes;
 use edgecut_plan::{
     NoPlan,
+    adopt::AdoptError,
     moved::MoveError,
     no_plan::{Nearest, Shortage},
 };
@@ -11,7 +12,7 @@ use super::options::PlanOptions;
 use crate::{Error, pilot::PlanningError, request::RequestError};
 
 /// Factor by which proposed targets are looser than the nearest plan.
-const ROOM: f64 = 1.02;
+pub(super) const ROOM: f64 = 1.02;
 
 impl PlanOptions {
     /// Converts an error of planning on agents.
@@ -37,8 +38,8 @@ impl PlanOptions {
     /// Converts an error of moving groups.
     pub(super) fn move_error(&self, error: MoveError) -> Error {
         match (error, &self.like) {
-            (MoveError::NoPlan(why), _) => self.no_plan(&why.to_string(), Some(&why)),
-            (error @ (MoveError::Like(_) | MoveError::Scheduled { .. } | MoveError::Foreign), Some(path)) => {
+            (MoveError::Adopt(AdoptError::NoPlan(why)), _) => self.no_plan(&why.to_string(), Some(&why)),
+            (error @ (MoveError::Adopt(_) | MoveError::Scheduled { .. }), Some(path)) => {
                 Error::BadInput(format!("option `like={}`: {error}", path.display()).into())
             }
             (error, _) => Error::bad_input(error),

@@ -21,14 +21,16 @@ use edgecut_plan::{
 };
 use serde::{Deserialize, Deserializer};
 
+use super::objective::PlanObjective;
 use crate::{Error, option_values, pilot::PilotOptions, plan_file, profile::DEFAULT_BUDGET, request::PlanSettings};
 
 /// Options of a plan.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanOptions {
-    /// What to optimise: latency, throughput, memory or energy.
-    pub objective: Objective,
+    /// What to optimise: latency, throughput, memory or energy of an inference, or the time to the first token of a prompt.
+    #[serde(deserialize_with = "option_values::parsed")]
+    pub objective: PlanObjective,
     /// Maximum memory of each device.
     #[serde(deserialize_with = "option_values::optional_size")]
     pub memory: Option<Bytes>,
@@ -37,6 +39,11 @@ pub struct PlanOptions {
     pub latency: Option<Micros>,
     /// Minimum number of results per second.
     pub throughput: Option<f64>,
+    /// Of a decoder: tokens of a prompt that the plan is judged by too.
+    pub prompt: Option<u64>,
+    /// Maximum time to the first token of such a prompt.
+    #[serde(deserialize_with = "option_values::optional_time")]
+    pub first_token: Option<Micros>,
     /// Place single operators, or fused groups.
     pub granularity: Granularity,
     /// Find all Pareto-optimal plans for latency, time between results and memory.
@@ -87,10 +94,12 @@ pub struct PlanOptions {
 impl Default for PlanOptions {
     fn default() -> PlanOptions {
         PlanOptions {
-            objective: Objective::default(),
+            objective: PlanObjective::default(),
             memory: None,
             latency: None,
             throughput: None,
+            prompt: None,
+            first_token: None,
             granularity: Granularity::default(),
             pareto: false,
             no_split: false,
@@ -153,7 +162,11 @@ impl PlanOptions {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let (is_moved, has_ratios) = (!self.moves.is_empty(), self.ratios != Ratios::default());
         let excluded = [
-            ("objective=energy", self.objective == Objective::Energy, "pareto", self.pareto),
+            ("objective=energy", self.objective == Objective::Energy.into(), "pareto", self.pareto),
+            ("prompt", self.prompt.is_some(), "pareto", self.pareto),
+            ("like", self.like.is_some(), "objective=first-token", self.objective == PlanObjective::FirstToken),
+            ("advise", self.advise, "objective=first-token", self.objective == PlanObjective::FirstToken),
+            ("prompt", self.prompt.is_some(), "move", is_moved),
             ("advise", self.advise, "pareto", self.pareto),
             ("ratios", has_ratios, "pareto", self.pareto),
             ("halos", self.halos.is_some(), "pareto", self.pareto),
@@ -176,6 +189,17 @@ impl PlanOptions {
             let what = "option `move` is of groups in another plan: name it with option `like`";
             return Err(Error::BadInput(what.into()));
         }
+        let of_prompt = [
+            ("objective=first-token", self.objective == PlanObjective::FirstToken),
+            ("first_token", self.first_token.is_some()),
+        ];
+        if let Some((option, _)) = of_prompt.iter().find(|(_, is_given)| *is_given && self.prompt.is_none()) {
+            let what = format!("option `{option}`: give the number of tokens of the prompt with option `prompt`");
+            return Err(Error::BadInput(what.into()));
+        }
+        if self.prompt == Some(0) {
+            return Err(Error::BadInput("option `prompt`: expected at least one token".into()));
+        }
         if self.throughput.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
             return Err(Error::BadInput("option `throughput`: expected a number of results a second above 0".into()));
         }
@@ -193,7 +217,7 @@ impl PlanOptions {
 
     /// The settings for a plan of `model`, on the cluster of the file `cluster`.
     pub(super) fn settings(&self, model: ModelRef, cluster: Option<&Path>) -> Result<PlanSettings, Error> {
-        let is_stream = self.throughput.is_some() || self.objective == Objective::Throughput;
+        let is_stream = self.throughput.is_some() || self.objective == Objective::Throughput.into();
         if is_stream && !model.states.is_empty() {
             let what = "the model has states, so its steps cannot overlap: plan for latency, not throughput";
             return Err(Error::BadInput(what.into()));
@@ -204,7 +228,7 @@ impl PlanOptions {
         Ok(PlanSettings {
             model,
             cluster: cluster.map(|path| path.display().to_string()),
-            objective: self.objective,
+            objective: self.objective.of_search(),
             targets: self.targets(),
             transfer: self.transfer,
             memory: self.memory,

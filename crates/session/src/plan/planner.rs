@@ -6,6 +6,7 @@ use edgecut_agent::{Inventory, client::Fleet, protocol::named_tensors::NamedTens
 use edgecut_graph::DeviceName;
 use edgecut_plan::{
     self as plan, Candidate, Plan, PlanRequest, Stop,
+    adopt::adopted,
     broken_rule::{BrokenRule, broken_rules},
     moved::{Moved, movable, moved, targets},
     rule,
@@ -16,9 +17,9 @@ use edgecut_profile::{CacheFlush, Sampling};
 
 use super::options::{PlanOptions, TimeLimit};
 use crate::{
-    Error, Event, Events, Site,
+    Error, Event, Events, Model, Site,
     calibrations::Calibrations,
-    pilot::{PilotAgents, PilotOptions, PlanEvent, plan_on_agents, rehearsed},
+    pilot::{PilotAgents, PilotOptions, PlanEvent, PlanningError, adopt_on_agents, plan_on_agents, rehearsed},
     request::{DeviceRows, ModelGroups, PlanSettings, RequestError, energy_warnings, shards::Shards},
     survey::DeviceProfile,
 };
@@ -42,6 +43,7 @@ pub struct Planner<'a> {
 /// The agents of a planner.
 pub(super) struct PlanningAgents<'a> {
     pub site: &'a Site,
+    pub model: &'a Model,
     pub fleet: Fleet,
     /// Contents that cannot be generated from names.
     pub given: NamedTensors,
@@ -119,9 +121,20 @@ impl<'a> Planner<'a> {
         if self.options.pareto || !self.options.moves.is_empty() {
             return Err(Error::BadInput("option `pareto` and option `move` give no plan".into()));
         }
+        match self.options.prompt {
+            Some(prompt) => self.plan_of_phases(prompt),
+            None => self.plan_of_step(None),
+        }
+    }
+
+    /// The best plan for the steps that the model computes, or `other`, judged for them.
+    ///
+    /// # Errors
+    /// As of [`Planner::plan`], or if `other` is not a plan of this model and these devices.
+    pub(super) fn plan_of_step(&self, other: Option<&Plan>) -> Result<Planned<'_>, Error> {
         let mut request = self.checked_request()?;
         request.goal.search.stop = self.stop();
-        let (candidate, request) = self.searched(request)?;
+        let (candidate, request) = self.searched(request, other)?;
         if request.goal.search.stop.is_over() && self.agents.is_some() {
             let longer = match self.options.time_limit {
                 TimeLimit::Auto => " (option `time_limit=none` lets it end)",
@@ -129,7 +142,8 @@ impl<'a> Planner<'a> {
             };
             self.events.status(format_args!("time limit reached: this is the best plan so far{longer}"));
         }
-        let advice = if self.options.advise { without::without(&request, &candidate) } else { Vec::new() };
+        let advice =
+            if self.options.advise && other.is_none() { without::without(&request, &candidate) } else { Vec::new() };
         let mut plan = candidate.to_plan(&request).map_err(Error::failed)?;
         plan.notes.extend(self.notes.iter().cloned());
         plan.notes.extend(self.calibrations.notes());
@@ -148,7 +162,7 @@ impl<'a> Planner<'a> {
         request.goal.search.stop = self.stop();
         // Measures the shards that candidates need.
         let request = match self.agents {
-            Some(_) => self.searched(request)?.1,
+            Some(_) => self.searched(request, None)?.1,
             None => request,
         };
         let shown = self.events.progress();
@@ -194,8 +208,12 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The best candidate, and the request with the costs that are known after the search.
-    fn searched<'r>(&'r self, request: PlanRequest<'r>) -> Result<(Candidate, PlanRequest<'r>), Error> {
+    /// The best candidate, or `other`, and the request with the costs that are known then.
+    fn searched<'r>(
+        &'r self,
+        request: PlanRequest<'r>,
+        other: Option<&Plan>,
+    ) -> Result<(Candidate, PlanRequest<'r>), Error> {
         let shown = self.events.progress();
         let stop = request.goal.search.stop;
         let show = |event: &PlanEvent| match event.is_transient() {
@@ -205,7 +223,11 @@ impl<'a> Planner<'a> {
         let found = match &self.agents {
             None => {
                 show(&PlanEvent::Searching);
-                let found = plan::plan(&request).map_err(|why| self.options.no_plan(&why.to_string(), Some(&why)));
+                let found = match other {
+                    None => plan::plan(&request).map_err(PlanningError::from),
+                    Some(other) => adopted(&request, other).map_err(PlanningError::from),
+                };
+                let found = found.map_err(|error| self.options.planning_error(error));
                 found.map(|candidate| (candidate, request))
             }
             Some(agents) => {
@@ -215,7 +237,11 @@ impl<'a> Planner<'a> {
                 let applied = self.measured.iter().map(|profile| self.groups.calibration(profile)).collect();
                 let mut shards = shards.map_err(Error::bad_input)?.with_calibrations(applied);
                 let options = self.options.pilot();
-                let planned = plan_on_agents(&agents.pilot(), &request, &mut shards, &options, &|event| show(&event));
+                let (pilot, show) = (agents.pilot(), |event: PlanEvent| show(&event));
+                let planned = match other {
+                    None => plan_on_agents(&pilot, &request, &mut shards, &options, &show),
+                    Some(other) => adopt_on_agents(&pilot, &request, &mut shards, &options, &show, other),
+                };
                 let planned = planned.map_err(|error| self.options.planning_error(error));
                 planned.map(|planned| (planned.candidate, planned.request))
             }

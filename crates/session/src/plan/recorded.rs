@@ -8,7 +8,7 @@ use edgecut_graph::{DeviceName, Granularity};
 use edgecut_plan::{Plan, file::ModelRef};
 use edgecut_profile::ProfileRow;
 
-use super::{model_ref, options::PlanOptions, planner::Planner};
+use super::{model_ref, options::PlanOptions, phases::prompt_without_agents, planner::Planner};
 use crate::{
     Error, Events, Model, ModelOptions,
     calibrations::{self, Calibrations},
@@ -110,6 +110,9 @@ impl RecordedModel {
             let what =
                 format!("option `{option}` has no effect with profiles that are files: nothing is measured or run");
             return Err(Error::BadInput(what.into()));
+        }
+        if options.prompt.is_some() {
+            return Err(prompt_without_agents());
         }
         let events = &self.events;
         let of_device = |device: &DeviceName| {

@@ -35,6 +35,8 @@ pub struct ModelGroups<'g> {
     pub groups: Vec<Vec<OperatorId>>,
     /// The name of each item.
     pub names: Vec<String>,
+    /// The same model in other sizes: only what can be split there too is split.
+    pub common_with: Option<&'g Graph>,
 }
 
 /// The settings of a plan that do not depend on the devices: objective, targets, rules and search options.
@@ -123,7 +125,7 @@ impl<'g> ModelGroups<'g> {
         let items = items(graph, granularity);
         let groups = items.iter().map(|item| item.operators.clone()).collect();
         let names = items.iter().map(|item| item.name.clone()).collect();
-        ModelGroups { graph, granularity, items, groups, names }
+        ModelGroups { graph, granularity, items, groups, names, common_with: None }
     }
 
     /// The calibration for a profile of this model. Where the model is as large as what is displaced from the caches before
@@ -190,9 +192,10 @@ impl PlanSettings {
         });
         let shards = shard_costs(&model.items, &known.collect::<Vec<_>>());
         let states = self.model.states.iter().filter_map(|pair| model.graph.state(pair).ok()).collect::<Vec<_>>();
-        let split_options = match self.may_split {
-            true => SplitOptions::of(model.graph, &model.groups).with_states(&states),
-            false => SplitOptions::none(model.graph, &model.groups),
+        let split_options = match (self.may_split, model.common_with) {
+            (false, _) => SplitOptions::none(model.graph, &model.groups),
+            (true, None) => SplitOptions::of(model.graph, &model.groups).with_states(&states),
+            (true, Some(other)) => SplitOptions::of(model.graph, &model.groups).common_with(other).with_states(&states),
         };
         let mut network = calibrated(network(inventory, address, self.memory)?, &calibrations);
         network.set_transfer_format(self.transfer);

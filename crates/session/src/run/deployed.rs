@@ -12,7 +12,6 @@ use super::{
     deploy::{PlannedGraph, deploy_phases},
     loaded::{LoadedDeployment, Step},
     outputs::{OutputError, outputs},
-    prefill::Prefill,
 };
 use edgecut_agent::{
     deployment::{Deployment, Output, Terminals},
@@ -28,6 +27,7 @@ use edgecut_plan::{Plan, planned_graph};
 use crate::{
     Error, Model, Site,
     cluster::connect_all,
+    decoder::prefill::Prefill,
     model::contents::{engine_error, given_state},
     outputs::only,
 };
@@ -77,8 +77,8 @@ impl Site {
         let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
         model.contents(model.graph())?.beginning(&plan.model.states)?;
         let mut given = model.contents(&graph)?.beginning(&plan.states)?.given();
-        if let Some(Prefill { model, graph, .. }) = prefill {
-            given.extend(model.contents(graph)?.given());
+        if let Some(Prefill { step, graph, .. }) = prefill {
+            given.extend(step.model.contents(graph)?.given());
         }
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
@@ -98,7 +98,7 @@ impl Site {
         };
         let decode = phase(model, &graph, &deployment.terminals, 1)?;
         let longer = prefill.zip(deployment.prefill.as_ref());
-        let prefill = longer.map(|(of, terminals)| phase(&of.model, &of.graph, terminals, of.interface.step));
+        let prefill = longer.map(|(of, terminals)| phase(&of.step.model, &of.graph, terminals, of.step.interface.step));
         let prefill = prefill.transpose()?;
         let deployment = Arc::new(deployment);
         let loading = async {

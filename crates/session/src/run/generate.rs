@@ -20,7 +20,6 @@ use super::{
     failover::{Cause, Failover, Interruption},
     options::RunOptions,
     planned::PlannedModel,
-    prefill::{Prefill, longest_step},
     progress::RunWatch,
     replan::replan,
     sampling::sample,
@@ -29,7 +28,11 @@ use super::{
     token_check::TokenCheck,
 };
 use crate::{
-    Error, Event, Events, Model, ModelOptions, Site, SiteOptions, decoder::interface::StepInterface,
+    Error, Event, Events, Model, ModelOptions, Site, SiteOptions,
+    decoder::{
+        interface::StepInterface,
+        prefill::{Prefill, PromptSteps},
+    },
     profile::DEFAULT_FOLDER,
 };
 
@@ -85,6 +88,9 @@ pub struct Generation {
     pub times_us: Vec<Micros>,
     /// Summary of these times; `None` if there is only one token.
     pub token_us: Option<Latencies>,
+    /// What the plan predicts; `None` without a plan, or if another one went on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<PredictedTimes>,
     /// Tensors that go from one server to another for a token.
     pub exchanges: usize,
     /// Their bytes.
@@ -95,6 +101,26 @@ pub struct Generation {
     pub near_ties: usize,
 }
 
+/// The times that a plan predicts for a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PredictedTimes {
+    /// Of a token after the first, at the end of the context.
+    pub token_us: Micros,
+    /// To the first token; `None` if the plan says nothing of such steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill_us: Option<Micros>,
+}
+
+impl PredictedTimes {
+    /// What `plan` says of a prompt that is read in `steps`.
+    fn of(plan: &Plan, steps: PromptSteps) -> PredictedTimes {
+        let token_us = plan.predicted.latency_us;
+        let of_step = plan.prefill.filter(|prefill| prefill.step == steps.step).map(|prefill| prefill.step_us);
+        let of_step = if steps.step == 1 { Some(token_us) } else { of_step };
+        PredictedTimes { token_us, prefill_us: of_step.map(|time| Micros(steps.sum(time.0, token_us.0))) }
+    }
+}
+
 impl Generation {
     fn of(sequence: Sequence<'_>, options: &GenerateOptions) -> Generation {
         Generation {
@@ -103,6 +129,7 @@ impl Generation {
             prefill_us: sequence.prefill,
             token_us: Latencies::of(&sequence.times),
             times_us: sequence.times,
+            predicted: None,
             exchanges: 0,
             exchanged_bytes: 0,
             is_equal: None,
@@ -132,16 +159,6 @@ impl GenerateOptions {
     }
 }
 
-/// The longest step in which a prompt is read, unless an option says so.
-const MAX_PREFILL_STEP: u64 = 128;
-
-/// The length of a step that reads a prompt of `prompt` tokens, at most `longest`: the one with the fewest steps, those that read the
-/// remaining tokens one by one included.
-fn prefill_step(prompt: u64, longest: u64) -> u64 {
-    let lengths = 1..=longest.min(prompt).clamp(1, MAX_PREFILL_STEP);
-    lengths.rev().min_by_key(|length| prompt / length + prompt % length).unwrap_or(1)
-}
-
 /// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`.
 ///
 /// The prompt is read in steps of [`GenerateOptions::prompt_step`] tokens, and the rest token by token. If `options` do not give the
@@ -159,7 +176,10 @@ pub fn generate(
     generate.check()?;
     site.check()?;
     let (prompt, tokens) = (generate.prompt_ids.len() as u64, generate.tokens as u64);
-    let prefill = generate.prompt_step.or(options.prompt).unwrap_or_else(|| prefill_step(prompt, MAX_PREFILL_STEP));
+    let prefill = generate
+        .prompt_step
+        .or(options.prompt)
+        .unwrap_or_else(|| PromptSteps::fewest(prompt, PromptSteps::MAX_STEP).step);
     let context = options.context.unwrap_or_else(|| prompt.saturating_add(tokens - 1));
     let with_step = |step| ModelOptions { context: Some(context), prompt: Some(step), ..options.clone() };
     let model = Model::open(path, &with_step(1))?;
@@ -227,6 +247,7 @@ impl Site {
             (Sequence::new(&options.prompt_ids, options.tokens), sampled(options, &self.events));
         let as_runs = options.as_runs();
         let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
+        let mut is_first = true;
         let generated = loop {
             let before = sequence.tokens.len();
             let (error, agent) = match self.extend(model, &plan, options, &mut sequence, &mut select) {
@@ -250,6 +271,7 @@ impl Site {
                 return Err(Error::Agent(failure.into()));
             }
             self.events.notice(format_args!("{failure}; planning again for the servers that answer"));
+            is_first = false;
             let rest = failover.without_blamed(&self.cluster);
             let again = replan(&self.events, &options.profile, model, &plan, &rest, failover.may_split);
             plan = self.runtime.block_on(again).map_err(|error| {
@@ -260,8 +282,13 @@ impl Site {
             self.events.notice(format_args!("{} tokens left, on {names}", failover.left));
         };
         let (exchanges, exchanged_bytes) = generated.exchanges;
+        let steps = PromptSteps {
+            prompt: options.prompt_ids.len() as u64,
+            step: generated.interfaces.prefill.as_ref().map_or(1, |interface| interface.step as u64),
+        };
+        let predicted = is_first.then(|| PredictedTimes::of(&plan, steps));
         let generation = Generation::of(sequence, options);
-        let generation = Generation { exchanges, exchanged_bytes, ..generation };
+        let generation = Generation { predicted, exchanges, exchanged_bytes, ..generation };
         if options.no_check || generation.tokens.len() < options.tokens {
             return Ok(generation);
         }
@@ -283,7 +310,7 @@ impl Site {
         watch.tell("generating tokens");
         let extended = sequence.extend(&mut deployed, &interfaces, &self.events, select);
         extended.map_err(|error| (error, deployed.failed_agent()))?;
-        Ok(Generated { longer: prefill.map(|prefill| prefill.model), interfaces, exchanges: deployed.exchanges() })
+        Ok(Generated { longer: prefill.map(|prefill| prefill.step.model), interfaces, exchanges: deployed.exchanges() })
     }
 
     /// Loads `plan` of `model`, with steps of several tokens if it can have them.
@@ -294,7 +321,7 @@ impl Site {
         options: &GenerateOptions,
     ) -> Result<(Deployed<'a>, Option<Prefill>, Interfaces), Error> {
         let mut prefill = self.prefill(model, plan, options)?;
-        let interface = prefill.as_ref().map(|prefill| prefill.interface.clone());
+        let interface = prefill.as_ref().map(|prefill| prefill.step.interface.clone());
         let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };
         let deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
             Err(error) if is_optional(prefill.as_ref(), options) && !matches!(error, Error::Cancelled) => {
@@ -370,7 +397,7 @@ impl Site {
     /// The step of several tokens in which `plan` of `model` reads the prompt; `None` if it is read token by token.
     fn prefill(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Option<Prefill>, Error> {
         let prompt = options.prompt_ids.len() as u64;
-        let step = options.prompt_step.unwrap_or_else(|| prefill_step(prompt, longest_step(plan)));
+        let step = options.prompt_step.unwrap_or_else(|| PromptSteps::planned(prompt, plan).step);
         if step <= 1 || step > prompt {
             return Ok(None);
         }
@@ -419,25 +446,4 @@ struct Generated {
 /// Whether the prompt can be read without `prefill`, which no option asks for.
 fn is_optional(prefill: Option<&Prefill>, options: &GenerateOptions) -> bool {
     prefill.is_some() && options.prompt_step.is_none()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prompts_are_read_in_few_steps() {
-        for (prompt, longest, step) in [
-            (1, 128, 1),
-            (5, 128, 5),
-            (128, 128, 128),
-            (129, 128, 128),
-            (193, 128, 96),
-            (200, 500, 100),
-            (5, 2, 2),
-            (7, 0, 1),
-        ] {
-            assert_eq!(prefill_step(prompt, longest), step, "{prompt} {longest}");
-        }
-    }
 }

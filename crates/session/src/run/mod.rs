@@ -9,7 +9,6 @@
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
 //! | [`generate`](mod@generate), `sequence` | generation of tokens by a decoder, also after an agent is lost; the tokens so far |
 //! | `steps`, `sampling` | what computes the steps of a decoder; the choice of a token |
-//! | `prefill` | the plan of a decoder for steps of several tokens |
 //! | `token_check` | comparison of a plan's tokens with those of one device |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
@@ -42,7 +41,6 @@ pub mod outputs;
 mod participants;
 pub(crate) mod perform;
 pub mod planned;
-mod prefill;
 mod progress;
 mod replan;
 pub mod results_file;
