@@ -177,6 +177,17 @@ fn plans_say_when_the_first_token_is_there() {
         let generated = json(folder.path(), &format!("run plan.json --generate 8 --prompt-ids {ids} --prompt 5"));
         assert_eq!(generated["predicted"].as_object().unwrap().keys().collect::<Vec<_>>(), ["token_us"], "{more}");
     }
+    // Steps of both lengths keep their profiles.
+    let rows = |folder: &Path| {
+        let is_profile = |path: &String| path.contains("isolated-fused") && !path.contains(".summary.");
+        let files = files_in(&folder.join("profiles")).into_iter().filter(is_profile);
+        let count = |path: String| fs::read_to_string(path).unwrap().lines().count();
+        files.map(count).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(folder.path()).len(), 4);
+    let (code, out, err) = run(folder.path(), &format!("{plan} --estimate --prompt 20 --objective first-token"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(rows(folder.path()).iter().all(|rows| *rows > 10), "{:?}", rows(folder.path()));
     let (code, out, err) = run(folder.path(), &format!("{plan} --rehearse 0 --prompt 20 --objective first-token"));
     assert!(code == Some(0) && out.contains("first token after a prompt of 20, in steps of 20"), "{out}{err}");
     assert!(out.contains("against a bound of"), "{out}");

@@ -49,22 +49,22 @@ pub struct ModelFlags {
     #[arg(long, help_heading = "Model", value_name = "FILE.npz")]
     pub inputs: Option<PathBuf>,
 
-    /// Tokens that the states of a decoder have room for
+    /// Tokens that the KV cache of a decoder has room for, those of the prompt included
     ///
-    /// By default the context of the model, at most 2048; with `run --generate`, as many as are needed. A decoder is the
-    /// folder that ONNX Runtime's model builder writes, or an ONNX file with its inputs: they get their sizes from this
-    /// and from --prompt.
+    /// By default the model's context length, at most 2048. `run MODEL --generate` takes as many as it needs. A plan keeps the
+    /// context that it was made with. A decoder is the folder that ONNX Runtime's model builder writes, or an ONNX file with its
+    /// inputs.
     #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
     pub context: Option<u64>,
 
-    /// Tokens of a decoder's step, or of a prompt [default: 1]
+    /// With `plan`, tokens of the prompt; with other verbs, tokens of a decoder's step
     ///
-    /// With `run --generate`, of a step that reads the prompt, also by a plan. With `plan`, of the prompt: the plan is for steps of
-    /// one token, and says when the first token after such a prompt is there.
+    /// `plan` then also predicts the time to the first token (TTFT). `run --generate` reads the prompt in steps of this length; the
+    /// default is at most 128. Otherwise a step has one token by default.
     #[arg(long, help_heading = "Model", value_name = "TOKENS", hide_short_help = true)]
     pub prompt: Option<u64>,
 
-    /// An input of a decoder and the output that it is in the next step
+    /// An input that the next step takes from this output
     ///
     /// Caches are known by their names: `past_key_values.0.key` and `present.0.key`.
     #[arg(long, help_heading = "Model", value_name = "INPUT=OUTPUT", hide_short_help = true)]

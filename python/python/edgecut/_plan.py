@@ -213,7 +213,7 @@ def plan(
     Measures what the profiles lack, and runs candidates on the agents. Options mean what the flags of ``edgecut plan`` do; those
     that :func:`profile` has too mean the same.
 
-    :param model: Relay text, an ONNX model, or a graph dump of TVM's debug executor
+    :param model: Relay text, an ONNX model, a decoder's folder, or a graph dump of TVM's debug executor
     :param context: tokens for which the caches of a decoder have room
     :param state: further states, as ``"INPUT=OUTPUT"``
     :param objective: the latency of one input, the largest load of a device or link, the fullest device's memory, the energy
@@ -221,8 +221,8 @@ def plan(
     :param memory: no device may need more than this
     :param latency: the plan must be at least as fast as this
     :param throughput: the plan must give at least this number of results a second
-    :param prompt: of a decoder: tokens of a prompt that the plan is judged by too
-    :param first_token: the first token after such a prompt must be there after this
+    :param prompt: tokens of a prompt; the plan then predicts the time to the first token (TTFT) of a decoder
+    :param first_token: the predicted TTFT may be at most this
     :param split: whether groups may be split over several devices
     :param ratios: the shares of devices in a split group, tuned without
     :param halos: how shards get what they read of their neighbours' shares, what is best without

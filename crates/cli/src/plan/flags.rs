@@ -25,7 +25,7 @@ use crate::{
 /// Plan where the operators of a model run, under memory and latency targets.
 #[derive(clap::Args)]
 pub struct Plan {
-    /// An ONNX model, Relay text, or a graph dump of TVM's debug executor
+    /// An ONNX file, Relay text, a decoder's folder, or a graph dump of TVM's debug executor
     pub(super) model: PathBuf,
 
     #[command(flatten)]
@@ -34,11 +34,11 @@ pub struct Plan {
     #[command(flatten)]
     pub(super) cluster: ClusterFlag,
 
-    /// Improve latency, throughput, memory or energy
+    /// latency, throughput, memory, energy, first-token
     ///
     /// The latency of one input, the largest load of a device or link, the fullest device's memory, or what one run consumes:
-    /// all devices' idle power, and what computing takes above it (see docs/cluster.md). Of a decoder, these are of a token, and
-    /// first-token is the time to the first token after --prompt tokens.
+    /// all devices' idle power, and what computing takes above it (see docs/cluster.md). For a decoder, they apply to one
+    /// generated token. first-token is the time to the first token (TTFT) after a prompt of --prompt tokens.
     #[arg(long, help_heading = "Targets", default_value = "latency")]
     pub(super) objective: PlanObjective,
 
@@ -50,7 +50,9 @@ pub struct Plan {
     #[arg(long, help_heading = "Targets", value_name = "TIME")]
     pub(super) latency: Option<Micros>,
 
-    /// The first token after a prompt of --prompt tokens must be there after this
+    /// The predicted time to the first token (TTFT) may be at most this, after a prompt of --prompt tokens
+    ///
+    /// If the best plan for a token misses it, the plan that is best for the prompt is tried.
     #[arg(long, hide_short_help = true, help_heading = "Targets", value_name = "TIME", requires = "prompt")]
     pub(super) first_token: Option<Micros>,
 

@@ -185,10 +185,14 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
     Ok(mask.into_iter().chain(last.map(|last| (names.position_ids.clone(), (last, last)))).collect())
 }
 
+/// The longest step or mask of which inputs are made when a model is read.
+const MAX_FIRST_INPUTS: usize = 1 << 20;
+
 /// The inputs of `model` in the first step of a sequence, if it is a decoder in steps of several tokens.
 pub(crate) fn first_inputs(model: &Model) -> BTreeMap<SmolStr, TensorData> {
     let Ok(interface) = StepInterface::of(model) else { return BTreeMap::new() };
-    if interface.step == 1 {
+    let longest = interface.mask.as_ref().and_then(length).unwrap_or(0).max(interface.step);
+    if interface.step == 1 || longest > MAX_FIRST_INPUTS {
         return BTreeMap::new();
     }
     let inputs = interface.inputs(0, &vec![0; interface.step]).unwrap_or_default();

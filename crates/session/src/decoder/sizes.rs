@@ -66,7 +66,7 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
 }
 
 /// `options`, which give the sizes of a step of the decoder at `path`, for a step of `step` tokens; `None` if the file fixes the
-/// number of tokens.
+/// number of tokens. Profiles of such steps are next to those of the model, not in their place.
 ///
 /// # Errors
 /// If the file or its configuration cannot be read.
@@ -92,7 +92,8 @@ pub(crate) fn with_step(path: &Path, options: &ModelOptions, step: u64) -> Resul
         dims.push(BindDim::of(&input.name, 1, symbol.as_deref(), step));
     }
     let bind_dim = dims.into_iter().map(Into::into).collect();
-    Ok(is_open.then(|| ModelOptions { bind_dim, context: None, prompt: None, ..options.clone() }))
+    let sized = ModelOptions { bind_dim, context: None, prompt: None, is_one_of_several: true, ..options.clone() };
+    Ok(is_open.then_some(sized))
 }
 
 /// The sizes of a step.

@@ -51,23 +51,27 @@ impl Planner<'_> {
         let Some(agents) = &self.agents else { return Err(prompt_without_agents()) };
         let phases = Phases { planner: self, agents, prompt };
         match self.options.objective {
-            PlanObjective::FirstToken => match phases.by_prompt().and_then(|planned| phases.met(planned)) {
-                Err(Error::NoPlan(missed)) => match phases.by_token().and_then(|planned| phases.met(planned)) {
-                    Err(Error::NoPlan(_)) => Err(Error::NoPlan(missed)),
-                    found => found,
-                },
-                found => found,
-            },
+            PlanObjective::FirstToken => {
+                let by_token = || phases.by_token().and_then(|planned| phases.met(planned));
+                let by_prompt = phases.by_prompt().and_then(|found| found.map(|found| phases.met(found)).transpose());
+                match by_prompt {
+                    Ok(Some(planned)) => Ok(planned),
+                    Ok(None) => by_token(),
+                    Err(Error::NoPlan(missed)) => match by_token() {
+                        Err(Error::NoPlan(_)) => Err(Error::NoPlan(missed)),
+                        found => found,
+                    },
+                    Err(error) => Err(error),
+                }
+            }
             PlanObjective::Inference(_) => {
                 let planned = phases.by_token()?;
-                // Another plan's splits are given, or steps of several tokens are none.
-                let is_fixed =
-                    self.options.like.is_some() || planned.plan.prefill.is_none_or(|prefill| prefill.step == 1);
+                let is_fixed = self.options.like.is_some() || prompt == 1;
                 if is_fixed || phases.is_met(&planned) {
                     return phases.met(planned);
                 }
                 match phases.by_prompt() {
-                    Ok(other) if first_token(&other) < first_token(&planned) => phases.met(other),
+                    Ok(Some(other)) if first_token(&other) < first_token(&planned) => phases.met(other),
                     Ok(_) | Err(Error::NoPlan(_)) => phases.met(planned),
                     Err(error) => Err(error),
                 }
@@ -97,12 +101,22 @@ impl<'p> Phases<'p, '_> {
     }
 
     /// The best plan for the prompt, judged for a token too. Its steps have at most 128 tokens, and as many as its memory limits leave
-    /// room for.
-    fn by_prompt(&self) -> Result<Planned<'p>, Error> {
+    /// room for. `None` if it cannot be read in such steps.
+    fn by_prompt(&self) -> Result<Option<Planned<'p>>, Error> {
+        self.planned_by_prompt().or_else(|error| match error {
+            Error::NoPlan(_) | Error::Cancelled | Error::Agent(_) => Err(error),
+            why => {
+                self.notice_one_by_one(&why);
+                Ok(None)
+            }
+        })
+    }
+
+    fn planned_by_prompt(&self) -> Result<Option<Planned<'p>>, Error> {
         let mut longest = PromptSteps::MAX_STEP;
         loop {
             let steps = PromptSteps::fewest(self.prompt, longest);
-            let Some(long) = self.long_step(steps)? else { return self.by_token() };
+            let Some(long) = self.long_step(steps)? else { return Ok(None) };
             let of_steps = match self.with_steps(&long, None) {
                 // Shorter steps need less memory.
                 Err(Error::NoPlan(_)) if steps.step > 2 => {
@@ -115,7 +129,7 @@ impl<'p> Phases<'p, '_> {
             let of_one = resized(&of_steps.plan, longer, graph).map_err(Error::failed)?;
             let mut planned = self.planner.plan_of_step(Some(&of_one))?;
             let room = longest_step(&planned.plan);
-            if room < steps.step && room > 1 {
+            if room < steps.step {
                 longest = room;
                 continue;
             }
@@ -125,8 +139,12 @@ impl<'p> Phases<'p, '_> {
             if let Some(prefill) = planned.plan.prefill.as_mut().filter(|_| self.is_objective()) {
                 prefill.bound_us = Some(Micros(steps.sum(of_steps.plan.bound.value, token)));
             }
-            return Ok(planned);
+            return Ok(Some(planned));
         }
+    }
+
+    fn notice_one_by_one(&self, why: &Error) {
+        self.planner.events.notice(format_args!("the prompt is read token by token: {why}"));
     }
 
     fn is_objective(&self) -> bool {
@@ -151,7 +169,7 @@ impl<'p> Phases<'p, '_> {
                 Ok(resized) => resized,
                 // Then a run reads it token by token too.
                 Err(why) => {
-                    events.notice(format_args!("the prompt is read token by token: {why}"));
+                    self.notice_one_by_one(&why);
                     self.set_one_by_one(plan);
                     return Ok(());
                 }
@@ -161,7 +179,7 @@ impl<'p> Phases<'p, '_> {
                     self.set_prefill(plan, steps, &of_steps.plan);
                     return Ok(());
                 }
-                Err(Error::NoPlan(_)) if steps.step > 2 => longest = steps.step / 2,
+                Err(Error::NoPlan(_)) => longest = steps.step / 2,
                 Err(Error::Cancelled) if events.is_unwanted() => return Err(Error::Cancelled),
                 Err(why) => break why,
             }
