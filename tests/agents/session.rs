@@ -193,7 +193,7 @@ fn options_are_values_and_mistakes_are_named() {
     assert_eq!((options.latency, options.time_limit), (Some(Micros(4e4)), TimeLimit::None));
     assert_eq!(options.pin, ["*=a/cpu"]);
     for (text, part) in [
-        (r#"{"objective": "beauty"}"#, "option `objective`: unknown variant `beauty`, expected one of"),
+        (r#"{"objective": "beauty"}"#, "option `objective`: `beauty`: `beauty` is not an objective: expected latency"),
         (r#"{"memory": "many"}"#, "option `memory`: `many`"),
         (r#"{"beauty": 1}"#, "option `beauty`: unknown field"),
     ] {
