@@ -186,9 +186,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
         plan.bound.by,
         100.0 * plan.gap
     );
-    if let Some(prefill) = plan.prefill {
-        text += &format!("\n{}", prompt_line(&prefill));
-    }
+    text += &plan.prefill.as_ref().map_or(String::new(), prompt_line);
     if let Some(energy) = plan.predicted.energy_j {
         let above: Joules = plan.groups.iter().filter_map(|group| group.energy_j).sum();
         let idle: Watts = plan.devices.iter().filter_map(|device| device.idle_w).sum();
@@ -208,7 +206,7 @@ fn summary(problem: &Problem, plan: &plan::Plan, solution: &Solution) -> String 
     text
 }
 
-/// How a decoder reads its prompt.
+/// How a decoder reads its prompt, on a line of its own.
 fn prompt_line(prefill: &PrefillPlan) -> String {
     let PrefillPlan { prompt, step, step_us, time_us, bound_us, .. } = prefill;
     let steps = match step {
@@ -219,5 +217,5 @@ fn prompt_line(prefill: &PrefillPlan) -> String {
         let gap = 100.0 * (1.0 - bound.0 / time_us.0.max(f64::MIN_POSITIVE)).max(0.0);
         format!(" against a bound of {bound}: gap {gap:.1} %")
     });
-    format!("first token after a prompt of {prompt}, {steps}: {time_us}{against}")
+    format!("\nfirst token after a prompt of {prompt}, {steps}: {time_us}{against}")
 }
