@@ -13,7 +13,7 @@ use edgecut::{
         Goal, Instance, Plan, PlanRequest, divided,
         file::Split,
         problem::{Cost, Objective},
-        split::{SplitOptions, options::ResultLayout, solve},
+        split::{SplitOptions, solve, split_option::ResultLayout},
     },
     profile::items,
     units::{Bytes, Micros},

@@ -21,9 +21,8 @@ use edgecut::{
         split::{
             Choice, Halo, Ratios, SplitOptions,
             front::{front, within},
-            met,
-            options::ResultLayout,
-            solve,
+            met, solve,
+            split_option::ResultLayout,
         },
         transfer_format::Coding,
     },

@@ -45,7 +45,7 @@ class GenerationFigures:
 
     tokens: "tuple[int, ...]"
     prompt_tokens: int
-    #: From the begin of the prompt to the first token.
+    #: From the start of the prompt to the first token.
     prefill_us: float
     #: ``None`` if there is only one token.
     token_us: Optional[TokenTimes]

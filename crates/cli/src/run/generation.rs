@@ -4,6 +4,7 @@ use edgecut_graph::units::{Bytes, Micros, counted};
 use edgecut_session::run::generate::Generation;
 use serde::Serialize;
 
+use super::print::off;
 use crate::{
     Outcome,
     format::{Format, print_csv, print_json},
@@ -56,6 +57,5 @@ pub(super) fn print(generation: &Generation, format: Format) -> Outcome {
 
 /// What was predicted of `measured`, and how far off that is.
 fn against(measured: Micros, predicted: Option<Micros>) -> String {
-    let error = |predicted: Micros| 100.0 * (predicted.0 / measured.0.max(f64::MIN_POSITIVE) - 1.0);
-    predicted.map_or(String::new(), |predicted| format!(", predicted {predicted} ({:+.1} %)", error(predicted)))
+    predicted.map_or(String::new(), |predicted| format!(", predicted {predicted} ({})", off(predicted, measured)))
 }

@@ -57,7 +57,7 @@ fn busy_machine(outcome: &results::Outcome) -> Option<String> {
 }
 
 /// How far a measured time is from its prediction.
-fn off(predicted: Micros, measured: Micros) -> String {
+pub(super) fn off(predicted: Micros, measured: Micros) -> String {
     if predicted.0 > 0.0 { format!("{:+.1} %", 100.0 * (measured.0 / predicted.0 - 1.0)) } else { String::new() }
 }
 

@@ -144,7 +144,7 @@ pub struct PrefillPlan {
     pub step: u64,
     /// The predicted time of such a step.
     pub step_us: Micros,
-    /// The predicted time from the begin of the prompt to the first token (TTFT).
+    /// The predicted time from the start of the prompt to the first token (TTFT).
     pub time_us: Micros,
     /// The limit on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,9 +8,9 @@ use super::{
     costs::Shard,
     goal::Goal,
     instance::Instance,
-    options::SplitOption,
     pieces::borders_first,
     ratios::{Ratios, speeds},
+    split_option::SplitOption,
 };
 use crate::{
     plan_file::file::Split,

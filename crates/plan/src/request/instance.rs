@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use edgecut_graph::{DeviceName, Granularity, units::Bytes};
 
-use super::{
-    costs::ShardCosts,
-    options::{SplitOption, SplitOptions},
-};
+use super::{costs::ShardCosts, options::SplitOptions, split_option::SplitOption};
 use crate::{
     plan_file::file::ModelRef,
     problem::{

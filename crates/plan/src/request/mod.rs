@@ -10,6 +10,7 @@
 //! | [`instance`] | a model in groups, devices and links, costs of groups and shards |
 //! | [`goal`] | objective, targets, what is given of splits, options of the search |
 //! | [`options`] | along which axes a group can be split, all its operators alike |
+//! | [`split_option`] | one of these ways: what shards read, and what their results are |
 //! | [`choice`] | which option a group takes, in which ratio |
 //! | [`costs`] | what a shard costs, given what the whole costs |
 //! | [`ratios`] | ratios by rules that are common elsewhere, to compare with |
@@ -26,6 +27,7 @@ pub mod options;
 pub mod pieces;
 pub mod ratios;
 pub mod shard_graphs;
+pub mod split_option;
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::{
         choice::{Choice, Choices, Halo},
         costs::Shard,
         instance::Instance,
-        options::{Read, ResultLayout},
+        split_option::{Read, ResultLayout},
     },
 };
 use edgecut_graph::{StateTensors, TensorId, units::Bytes};

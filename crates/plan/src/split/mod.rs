@@ -33,5 +33,5 @@ pub use crate::request::{
     expand::{self, Expanded},
     options::{self, SplitOptions},
     ratios::{self, Ratios, speeds},
-    shard_graphs,
+    shard_graphs, split_option,
 };

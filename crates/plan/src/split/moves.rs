@@ -9,8 +9,8 @@ use crate::{
     problem::DeviceId,
     request::{
         choice::{Choice, Choices, Halo},
-        options::ResultLayout,
         pieces::{PIECES, in_pieces},
+        split_option::ResultLayout,
     },
 };
 

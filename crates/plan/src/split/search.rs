@@ -21,8 +21,8 @@ use crate::{
         choice::{Choice, Choices, Halo},
         expand::Expanded,
         goal::Goal,
-        options::{Need, ResultLayout, SplitOption},
         ratios::speeds,
+        split_option::{Need, ResultLayout, SplitOption},
     },
     search::fast_evaluator::FastEvaluator,
 };

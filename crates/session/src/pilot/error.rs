@@ -18,7 +18,7 @@ pub enum PlanningError {
     )]
     NoRoom(String),
     /// Another plan is not of this model or these devices.
-    #[error("{0}")]
+    #[error(transparent)]
     Adopt(AdoptError),
     #[error(transparent)]
     Shard(#[from] ShardError),

@@ -1,6 +1,6 @@
 //! What a plan optimises.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use edgecut_plan::problem::Objective;
 
@@ -9,7 +9,7 @@ use edgecut_plan::problem::Objective;
 pub enum PlanObjective {
     /// Of one inference; of a decoder, of a step of one token.
     Inference(Objective),
-    /// The time from the begin of a prompt to the first token.
+    /// The time from the start of a prompt to the first token.
     FirstToken,
 }
 
@@ -41,16 +41,9 @@ impl FromStr for PlanObjective {
     fn from_str(text: &str) -> Result<PlanObjective, String> {
         match text {
             "first-token" => Ok(PlanObjective::FirstToken),
-            text => text.parse().map(PlanObjective::Inference).map_err(|error| format!("{error}; or first-token")),
-        }
-    }
-}
-
-impl fmt::Display for PlanObjective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanObjective::Inference(objective) => objective.fmt(f),
-            PlanObjective::FirstToken => f.pad("first-token"),
+            text => text.parse().map(PlanObjective::Inference).map_err(|_| {
+                format!("`{text}` is not an objective: expected latency, throughput, memory, energy or first-token")
+            }),
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct Generation {
     pub tokens: Vec<u64>,
     /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// From the begin of the prompt to the first token.
+    /// From the start of the prompt to the first token.
     pub prefill_us: Micros,
     /// Of each token after the first.
     #[serde(skip)]
@@ -247,7 +247,7 @@ impl Site {
             (Sequence::new(&options.prompt_ids, options.tokens), sampled(options, &self.events));
         let as_runs = options.as_runs();
         let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
-        let mut is_first = true;
+        let mut is_replanned = false;
         let generated = loop {
             let before = sequence.tokens.len();
             let (error, agent) = match self.extend(model, &plan, options, &mut sequence, &mut select) {
@@ -271,7 +271,7 @@ impl Site {
                 return Err(Error::Agent(failure.into()));
             }
             self.events.notice(format_args!("{failure}; planning again for the servers that answer"));
-            is_first = false;
+            is_replanned = true;
             let rest = failover.without_blamed(&self.cluster);
             let again = replan(&self.events, &options.profile, model, &plan, &rest, failover.may_split);
             plan = self.runtime.block_on(again).map_err(|error| {
@@ -286,7 +286,7 @@ impl Site {
             prompt: options.prompt_ids.len() as u64,
             step: generated.interfaces.prefill.as_ref().map_or(1, |interface| interface.step as u64),
         };
-        let predicted = is_first.then(|| PredictedTimes::of(&plan, steps));
+        let predicted = (!is_replanned).then(|| PredictedTimes::of(&plan, steps));
         let generation = Generation::of(sequence, options);
         let generation = Generation { predicted, exchanges, exchanged_bytes, ..generation };
         if options.no_check || generation.tokens.len() < options.tokens {

@@ -16,7 +16,7 @@ pub(super) struct Sequence<'a> {
     /// Number of tokens to generate.
     wanted: usize,
     pub tokens: Vec<u64>,
-    /// From the begin of the prompt to the first token.
+    /// From the start of the prompt to the first token.
     pub prefill: Micros,
     /// Of each token after the first.
     pub times: Vec<Micros>,
