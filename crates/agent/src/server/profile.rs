@@ -77,8 +77,10 @@ impl Host {
             move || measure(&device, &*engine, &task, &contents, &events, &shutdown)
         });
         tokio::select! {
-            outcome = measuring => outcome,
+            // First: measuring ends well when it is cancelled, and what was not measured must not look measured.
+            biased;
             () = shutdown.requested() => Err(HostError::ShuttingDown),
+            outcome = measuring => outcome,
         }
     }
 }
