@@ -200,7 +200,7 @@ fn made(body: &str) -> Vec<Vec<u8>> {
                 RunCommand::Parameter { index: 0, data: content() },
                 RunCommand::Input { index: 0, data: content() },
                 RunCommand::Connect,
-                RunCommand::Start(Start { inference: 0, phase: Phase::Prefill, continues: true }),
+                RunCommand::Start(Start { inference: 0, phase: Phase::Prefill, sequence: 1, continues: true }),
             ];
             vec![recorded::commands(all).unwrap()]
         }

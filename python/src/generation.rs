@@ -9,7 +9,8 @@ use edgecut_session::{
     Error, Events, ModelOptions, RunOptions, SiteOptions,
     option_values::read as read_options,
     run::{
-        generate::{GenerateOptions, Generation, generate},
+        generate::{GenerateOptions, generate},
+        generation::{Generation, Generations},
         planned::{PlanSource, PlannedModel},
     },
 };
@@ -42,10 +43,12 @@ pub fn begin_generation(
     let work = Work::begin(progress, move |events| {
         let (model, site): (ModelOptions, SiteOptions) = (read_options(&model)?, read_options(&site)?);
         let generation: GenerateOptions = read_options(&generation)?;
-        match plan {
+        let generations = match plan {
             None => generate(&path, &model, &site, &generation, events),
             Some(plan) => generate_planned((&path, &plan), &model, &site, &generation, events),
-        }
+        };
+        let sequence = generations?.sequences.into_iter().next();
+        sequence.ok_or_else(|| Error::Failed("nothing was generated".into()))
     })?;
     Ok(NativeGeneration(Mutex::new(State { work: Some(work), figures: None })))
 }
@@ -56,7 +59,7 @@ fn generate_planned(
     site: &SiteOptions,
     generation: &GenerateOptions,
     events: &Events,
-) -> Result<Generation, Error> {
+) -> Result<Generations, Error> {
     let source = PlanSource { path, text, model: None };
     PlannedModel::open(source, model, site, &RunOptions::default(), events)?.generate(generation)
 }

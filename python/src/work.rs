@@ -127,7 +127,7 @@ impl Sent {
     /// `None` if the caller does not hear of it; of steps it does if they are passed on.
     fn of(event: &Event<'_>, has_steps: bool) -> Option<Sent> {
         match *event {
-            Event::Token(token) => Some(Sent::Token(token)),
+            Event::Token { token, .. } => Some(Sent::Token(token)),
             _ if has_steps => Step::of(event).map(Sent::Step),
             _ => None,
         }
@@ -158,7 +158,7 @@ impl Step {
                 done: Some(done),
                 of: Some(total),
             }),
-            Event::Started | Event::Finished | Event::Interruptible(_) | Event::Token(_) => None,
+            Event::Started | Event::Finished | Event::Interruptible(_) | Event::Token { .. } => None,
         }
     }
 

@@ -65,7 +65,7 @@ fn states_stay_on_the_agents_of_a_plan() {
     }
     // A run is the first step of a sequence, whose logits are compared with those of one device.
     let runs = json(folder.path(), "run plan.json --repeat 3 --throughput");
-    assert_eq!(runs["interval_us"], serde_json::Value::Null, "no inputs overlap");
+    assert!(!runs["interval_us"].is_null(), "sequences overlap: {runs}");
     let compared = &runs["outputs"];
     assert_eq!((&compared["elements"], &compared["elements_beyond_tolerance"]), (&128.into(), &0.into()));
     let generated = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7,9,11");
@@ -91,6 +91,56 @@ fn states_stay_on_the_agents_of_a_plan() {
     assert!(err.contains("it has 32"), "{err}");
     let (code, _, err) = run(folder.path(), "run plan.json --generate 2 --prompt-ids 3 --context 64");
     assert_eq!(code, Some(2), "{err}");
+}
+
+#[test]
+fn several_sequences_go_through_a_plan_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let agents: Vec<AgentProcess> =
+        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &[])).collect();
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    let plan = format!(
+        "plan {} --cluster lab.toml --context 32 --profile-budget 300ms --objective throughput --rehearse 1 --no-split \
+         --pin *layers.0*=s0/cpu --pin *layers.1*=s1/cpu",
+        decoder()
+    );
+    let planned = json(folder.path(), &plan);
+    let in_flight = planned["predicted"]["in_flight"].as_u64().unwrap();
+    assert!(in_flight > 1, "{planned}");
+    // Two caches of a layer, 4096 bytes each, for each sequence: of all but one in the arena.
+    for device in planned["devices"].as_array().unwrap() {
+        let arena = device["memory"]["arena_bytes"].as_u64().unwrap();
+        assert!(arena >= (in_flight - 1) * 2 * 4096, "{device}");
+    }
+    let one = |ids: &str| tokens(&json(folder.path(), &format!("run {} --generate 16 --prompt-ids {ids}", decoder())));
+    let others = [one("20,21"), one("1,2,3,4,5,6,7")];
+    assert_ne!(others[0], others[1]);
+    let prompts = "--prompt-ids 3,5,7,9,11 --prompt-ids 20,21 --prompt-ids 1,2,3,4,5,6,7";
+    // All at a time; more than there are prompts; one after another; two at a time, with longer and shorter steps for prompts.
+    for (more, at_a_time, count) in [
+        ("", in_flight.min(3), 3),
+        ("--sequences 5", 5, 5),
+        ("--sequences 1", 1, 3),
+        ("--sequences 2 --prompt 3", 2, 3),
+    ] {
+        let generated = json(folder.path(), &format!("run plan.json --generate 16 {prompts} {more}"));
+        assert_eq!(generated["at_a_time"], at_a_time, "{more}");
+        let sequences = generated["sequences"].as_array().unwrap();
+        assert_eq!(sequences.len(), count, "{more}");
+        for (number, sequence) in sequences.iter().enumerate() {
+            let expected = [&EXPECTED[..], &others[0], &others[1]][number % 3];
+            assert_eq!((&tokens(sequence)[..], &sequence["is_equal"]), (expected, &true.into()), "{more} {number}");
+        }
+        assert!(generated["tokens_per_s"].as_f64().unwrap() > 0.0);
+        assert_eq!(generated["predicted_tokens_per_s"].is_number(), at_a_time == in_flight && at_a_time > 1, "{more}");
+    }
+    // Draws of each sequence have their own seed.
+    let drawn = json(folder.path(), "run plan.json --generate 16 --prompt-ids 3,5,7 --sequences 2 --top-k 50");
+    let drawn = drawn["sequences"].as_array().unwrap();
+    assert_ne!(tokens(&drawn[0]), tokens(&drawn[1]));
+    let (code, out, err) = run(folder.path(), &format!("run plan.json --generate 4 {prompts} --sequences 3"));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("3 sequences in ") && out.contains("3 at a time: 12 tokens"), "{out}");
 }
 
 #[test]
@@ -280,7 +330,8 @@ fn what_does_not_generate_is_refused() {
         (format!("run {model} --generate 4 --prompt-ids 1,2,3 --context 5"), "it has 5"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state x=logits"), "no input `x`"),
         (format!("run {model} --generate 4 --prompt-ids 1 --state input_ids=logits"), "float32[1,1,128]"),
-        (format!("plan {model} --objective throughput --estimate"), "the model has states"),
+        (format!("run {model} --generate 4 --prompt-ids 1 --sequences 2"), "one sequence at a time"),
+        (format!("run {model} --generate 4 --prompt-ids 1,x"), "`x` is not the number of a token"),
         (format!("plan {relay} --prompt 4 --estimate"), "decoders in ONNX"),
         (format!("run {relay} --generate 4 --prompt-ids 1"), "decoders in ONNX"),
         (format!("run {model} --generate 4 --prompt-ids 1 --prompt 0"), "at least one token"),

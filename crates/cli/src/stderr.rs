@@ -107,7 +107,7 @@ impl Shown {
         match event {
             Event::Notice(text) => print(text),
             Event::Status(text) if !verbosity::is_quiet() => print(text),
-            Event::Status(_) | Event::Token(_) => {}
+            Event::Status(_) | Event::Token { .. } => {}
             Event::Started => *progress = Some(Progress::start()),
             Event::Finished => *progress = None,
             Event::Interruptible(kept) => {

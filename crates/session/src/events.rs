@@ -30,8 +30,8 @@ pub enum Event<'a> {
     /// What the run does now. If `measures_here`, this process measures until the next event, and nothing else should
     /// run in it.
     Running { what: &'a str, measures_here: bool },
-    /// A token is generated.
-    Token(u64),
+    /// A token of a sequence is generated; sequences are numbered from 0.
+    Token { sequence: usize, token: u64 },
     /// The work is finished.
     Finished,
     /// From now on, a cancellation can keep partial results. The text says which.
@@ -95,6 +95,11 @@ impl Events {
     /// Whether the work is cancelled and its results are discarded.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.cancellation.on_cancel == OnCancel::Discard && self.cancellation.is_cancelled()
+    }
+
+    /// Whether the work is cancelled, whatever becomes of its results.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
     }
 
     /// Awaits `work`, which has no partial results, unless it is cancelled. What is stored by then stays.

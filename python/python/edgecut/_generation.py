@@ -152,7 +152,7 @@ def generate(
             cluster=cluster, wait=wait, threads=threads, engine=engine, onnxruntime=library, providers=providers
         ),
         options(
-            prompt_ids=list(prompt_ids),
+            prompts=[list(prompt_ids)],
             tokens=tokens,
             top_k=top_k,
             seed=sampling_seed,

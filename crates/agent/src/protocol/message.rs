@@ -18,7 +18,7 @@ tonic::include_proto!("edgecut.v2.Agent");
 
 /// The protocol version. Incremented with every change of a header, or of a document in a payload, which those of one version
 /// before must still understand: so agents are upgraded one after the other.
-pub const PROTOCOL: u32 = 12;
+pub const PROTOCOL: u32 = 13;
 
 /// The first version of the service `edgecut.v2`.
 const OLDEST: u32 = 12;

@@ -39,7 +39,11 @@ pub struct Start {
     /// Its number, from 0.
     pub inference: u64,
     pub phase: Phase,
-    /// Whether it reads the states that the inference before left; otherwise it begins a sequence.
+    /// Its sequence, of as many as inferences may be in flight. No two inferences of one sequence are in flight where states are.
+    #[serde(default)]
+    pub sequence: u32,
+    /// Whether it reads the states that the inference before it left in its sequence; otherwise it begins one, in the place of the
+    /// one that had its number.
     pub continues: bool,
 }
 

@@ -230,7 +230,7 @@ mod tests {
             RunCommand::Parameter { index: 0, data: tensor() },
             RunCommand::Input { index: 0, data: tensor() },
             RunCommand::Connect,
-            RunCommand::Start(Start { inference: 7, phase: Phase::Prefill, continues: true }),
+            RunCommand::Start(Start { inference: 7, phase: Phase::Prefill, sequence: 3, continues: true }),
         ] {
             let messages: Vec<_> = command.clone().into_messages().unwrap().all().collect();
             let (last, before) = messages.split_last().unwrap();

@@ -36,10 +36,10 @@ pub struct Setup {
     pub source: Option<Terminal>,
     /// At the sink: the values that must arrive, in the order of the model's outputs.
     pub sink: Option<Terminal>,
-    /// What stages of this server read of the inference before, in the same sequence.
+    /// What stages of this server read of the inference before, in the same sequence. Each sequence has its own.
     #[serde(default)]
     pub states: Vec<State>,
-    /// Maximum number of inferences in flight.
+    /// Maximum number of inferences in flight, and of sequences.
     pub in_flight: u32,
     /// How long to wait for the devices; by default as the agent says.
     #[serde(default)]
@@ -244,6 +244,16 @@ impl Setup {
         values.filter(|(_, value)| self.is_in(*value, phase)).collect()
     }
 
+    /// How far apart the numbers of unfinished inferences may be. With several in flight it is more than their number: a long step of
+    /// one sequence does not hold up the steps of the others.
+    pub fn window(&self) -> u64 {
+        const SPREAD: u64 = 64;
+        match u64::from(self.in_flight) {
+            1 => 1,
+            several => several.saturating_mul(SPREAD),
+        }
+    }
+
     /// The states in `phase`.
     pub(crate) fn states_in(&self, phase: Phase) -> impl Iterator<Item = &State> {
         self.states.iter().filter(move |state| self.is_in(state.operand, phase))
@@ -371,9 +381,6 @@ impl Setup {
                 return fail(format!("state {} is provided twice", operand.0));
             }
         }
-        if !self.states.is_empty() && self.in_flight > 1 {
-            return fail("inferences that read states cannot overlap".into());
-        }
         Ok(())
     }
 }
@@ -465,7 +472,6 @@ pub(super) mod tests {
             }),
             ("provided twice", |s| s.states = vec![State { operand: ValueId(1), ..X }]),
             ("becomes two states", |s| s.states = vec![X, X]),
-            ("cannot overlap", |s| (s.states, s.in_flight) = (vec![X], 2)),
         ];
         for (message, change) in changes {
             let mut setup = setup();

@@ -46,8 +46,8 @@ pub(super) struct RunState {
     phases: Vec<Vec<Phase>>,
     /// One per partition, and a last one for values in no device's memory.
     memory: Vec<MemoryTracker>,
-    /// The states that the last inference left, by the name of their operands.
-    states: BTreeMap<SmolStr, TensorData>,
+    /// The states that the last inference of each sequence left, by the name of their operands.
+    states: BTreeMap<(u32, SmolStr), TensorData>,
     /// Inferences in flight on this server.
     inferences: BTreeMap<u64, Inference>,
     /// The first inference that is not finished, and later ones that are.
@@ -58,7 +58,8 @@ pub(super) struct RunState {
 #[derive(Debug)]
 struct Inference {
     phase: Phase,
-    started: bool,
+    /// Its sequence, once it has started.
+    sequence: Option<u32>,
     values: BTreeMap<ValueId, ValueState>,
     /// By partition, the index of its next stage; of those before, some are of another phase.
     next_stage: Vec<usize>,
@@ -129,7 +130,8 @@ impl RunState {
     /// An inference begins; at the source with its `inputs`, one for each of the source's values in its phase.
     pub fn start(&mut self, start: Start, inputs: &[TensorData], now: Micros) -> Result<Effects, RunStateError> {
         let number = start.inference;
-        self.inference(number, start.phase)?.started = true;
+        self.check_sequence(&start)?;
+        self.inference(number, start.phase)?.sequence = Some(start.sequence);
         let setup = self.setup.clone();
         let mut effects = Effects::default();
         let values = setup.source.iter().flat_map(|source| setup.values_in(source, start.phase));
@@ -138,7 +140,7 @@ impl RunState {
             self.complete_value(number, value, data.clone(), now, &mut effects)?;
         }
         for State { operand, .. } in setup.states_in(start.phase) {
-            let left = self.take_state(*operand);
+            let left = self.take_state(start.sequence, *operand);
             self.begin_value(number, *operand, now)?;
             let data = if start.continues { left } else { TensorData::zeros(&setup.values[operand.0 as usize].ty) };
             let data = data.ok_or(RunStateError::NoState(operand.0))?;
@@ -182,7 +184,8 @@ impl RunState {
             let stage = &stages[index];
             let is_complete = |operand| inference.values.get(operand).is_some_and(|value| value.data.is_some());
             // A stage without operands depends on the start only.
-            let is_ready = stage.operands.iter().all(is_complete) && (inference.started || !stage.operands.is_empty());
+            let is_ready =
+                stage.operands.iter().all(is_complete) && (inference.sequence.is_some() || !stage.operands.is_empty());
             is_ready.then_some((*number, index))
         };
         let (number, index) = self.inferences.keys().find_map(is_ready)?;
@@ -238,16 +241,33 @@ impl RunState {
         effects
     }
 
+    /// Checks that the sequence of an inference exists and, where there are states, that no other in flight changes them.
+    fn check_sequence(&self, start: &Start) -> Result<(), RunStateError> {
+        let Start { inference, sequence, .. } = *start;
+        let sequences = self.setup.in_flight;
+        if sequence >= sequences {
+            return Err(RunStateError::NoSequence { inference, sequence, sequences });
+        }
+        let is_in_flight = |other: &Inference| other.sequence == Some(sequence);
+        match !self.setup.states.is_empty() && self.inferences.values().any(is_in_flight) {
+            true => Err(RunStateError::SequenceInFlight { inference, sequence }),
+            false => Ok(()),
+        }
+    }
+
     /// The state of an inference, created by its first event.
     fn inference(&mut self, number: u64, phase: Phase) -> Result<&mut Inference, RunStateError> {
-        let end = self.first_unfinished + u64::from(self.setup.in_flight);
+        let setup = &self.setup;
+        let end = self.first_unfinished.saturating_add(setup.window());
         if number < self.first_unfinished || number >= end || self.finished.contains(&number) {
             return Err(RunStateError::NotInFlight { inference: number, from: self.first_unfinished, to: end - 1 });
         }
-        let setup = &self.setup;
+        if self.inferences.len() >= setup.in_flight as usize && !self.inferences.contains_key(&number) {
+            return Err(RunStateError::TooMany { inference: number, most: setup.in_flight });
+        }
         let made = || Inference {
             phase,
-            started: false,
+            sequence: None,
             values: BTreeMap::new(),
             next_stage: vec![0; setup.partitions.len()],
             sends_left: setup.sends.iter().filter(|send| setup.is_in(send.value, phase)).count(),
@@ -349,9 +369,9 @@ impl RunState {
         }
     }
 
-    /// The state that the last inference left for `operand`, which its home no longer holds.
-    fn take_state(&mut self, operand: ValueId) -> Option<TensorData> {
-        let left = self.states.remove(&self.setup.value(operand)?.name)?;
+    /// The state that the last inference of `sequence` left for `operand`, which its home no longer holds.
+    fn take_state(&mut self, sequence: u32, operand: ValueId) -> Option<TensorData> {
+        let left = self.states.remove(&(sequence, self.setup.value(operand)?.name.clone()))?;
         self.memory[self.usage[operand.0 as usize].home].free(Bytes(left.bytes().len() as u64));
         Some(left)
     }
@@ -359,14 +379,15 @@ impl RunState {
     /// Keeps the states that an inference leaves, whose results are complete.
     fn keep_states(&mut self, number: u64) {
         let setup = self.setup.clone();
-        let phase = self.inferences.get(&number).map(|inference| inference.phase).unwrap_or_default();
+        let Some(Inference { phase, sequence: Some(sequence), .. }) = self.inferences.get(&number) else { return };
+        let (phase, sequence) = (*phase, *sequence);
         for State { operand, result } in setup.states_in(phase) {
             let left = self.inferences.get(&number).and_then(|inference| inference.values.get(result)?.data.clone());
             let home = self.usage[operand.0 as usize].home;
             if let Some(data) = left {
                 self.release(number, *result, home);
                 self.memory[home].allocate(Bytes(data.bytes().len() as u64));
-                self.states.insert(setup.values[operand.0 as usize].name.clone(), data);
+                self.states.insert((sequence, setup.values[operand.0 as usize].name.clone()), data);
             }
         }
     }
@@ -388,7 +409,7 @@ impl RunState {
         let Some(inference) = self.inferences.get(&number) else { return };
         let stages = self.phases.iter().flatten().filter(|phase| **phase == inference.phase).count();
         let is_left = |state: &State| inference.values.get(&state.result).is_some_and(|value| value.data.is_some());
-        let is_complete = inference.started
+        let is_complete = inference.sequence.is_some()
             && inference.stages.len() == stages
             && inference.sends_left == 0
             && inference.outputs_left.is_none()

@@ -1,6 +1,6 @@
 //! The flags of `edgecut run`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use crate::{
     cluster_flag::{ClusterFlag, ThreadsFlag},
@@ -51,16 +51,23 @@ pub struct Run {
     #[arg(long, value_name = "TOKENS", help_heading = "Generation", requires = "prompt_ids")]
     pub(super) generate: Option<usize>,
 
-    /// The tokens of the prompt, by their numbers
+    /// The tokens of the prompt, by their numbers; again for another sequence
+    #[arg(long, value_name = "ID,ID,…", help_heading = "Generation", requires = "generate", hide_short_help = true)]
+    pub(super) prompt_ids: Vec<TokenIds>,
+
+    /// Sequences at a time, which go through the devices of a plan one after another [default: one for each prompt, at most as many as
+    /// the plan has inputs in flight]
+    ///
+    /// With more sequences than prompts, prompts are taken in turn.
     #[arg(
         long,
-        value_name = "ID,ID,…",
+        value_name = "N",
         help_heading = "Generation",
-        value_delimiter = ',',
         requires = "generate",
+        value_parser = clap::value_parser!(u32).range(1..),
         hide_short_help = true
     )]
-    pub(super) prompt_ids: Vec<u64>,
+    pub(super) sequences: Option<u32>,
 
     /// Draw each token from the N with the largest logits
     #[arg(
@@ -124,4 +131,17 @@ pub struct Run {
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
+}
+
+/// The numbers of tokens, with commas between them.
+#[derive(Debug, Clone)]
+pub(super) struct TokenIds(pub Vec<u64>);
+
+impl FromStr for TokenIds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TokenIds, String> {
+        let id = |id: &str| id.trim().parse().map_err(|_| format!("`{id}` is not the number of a token"));
+        text.split(',').map(id).collect::<Result<_, _>>().map(TokenIds)
+    }
 }

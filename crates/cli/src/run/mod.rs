@@ -57,7 +57,8 @@ impl Run {
     fn generate_options(&self, tokens: usize) -> GenerateOptions {
         GenerateOptions {
             tokens,
-            prompt_ids: self.prompt_ids.clone(),
+            prompts: self.prompt_ids.iter().map(|prompt| prompt.0.clone()).collect(),
+            sequences: self.sequences,
             prompt_step: self.flags.prompt,
             top_k: self.top_k,
             seed: self.seed,
@@ -82,8 +83,9 @@ impl Run {
         let (options, site) =
             (self.flags.options_for(&self.engine), self.cluster.options_with(&self.threads, &self.engine));
         if let Some(tokens) = self.generate {
-            let generation = generate(&self.input, &options, &site, &self.generate_options(tokens), &stderr::events())?;
-            return generation::print(&generation, self.format);
+            let generations =
+                generate(&self.input, &options, &site, &self.generate_options(tokens), &stderr::events())?;
+            return generation::print(&generations, self.format);
         }
         let (latency, outputs) = run_model(&self.input, &options, &site, &self.options(), &stderr::events())?;
         model_latency::print(&latency, self.format)?;
@@ -106,9 +108,9 @@ impl Run {
         let planned = PlannedModel::open(source, &model, &site, &options, &stderr::events())?;
         match self.generate {
             Some(tokens) => {
-                let generation = planned.generate(&self.generate_options(tokens))?;
-                generation::print(&generation, self.format)?;
-                match generation.is_equal {
+                let generations = planned.generate(&self.generate_options(tokens))?;
+                generation::print(&generations, self.format)?;
+                match generations.is_equal() {
                     Some(false) if planned.plan.transfer.is_exact() => {
                         Err(Error::Failed("the plan's tokens are not those of one device".into()))
                     }

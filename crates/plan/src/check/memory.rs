@@ -30,8 +30,11 @@ impl Checker<'_> {
             figure(format!("the parameters on {name}"), entry.memory.parameter_bytes.0 as f64, parameters as f64)?;
             figure(format!("the workspace on {name}"), entry.memory.workspace_bytes.0 as f64, workspace as f64)?;
             figure(format!("the peak load of {name}"), entry.memory.load_bytes.0 as f64, load as f64)?;
-            if entry.memory.parameter_bytes + entry.memory.arena_bytes < entry.memory.load_bytes {
-                let (stated, real) = (entry.memory.arena_bytes.0 as f64, (load - parameters) as f64);
+            // Of a stream, each input that is queued holds the states of its sequence.
+            let queued = u64::from(self.plan.in_flight.unwrap_or(1).saturating_sub(1));
+            let states = Bytes((entry.memory.state_bytes.0 / 2).saturating_mul(queued));
+            if entry.memory.parameter_bytes + entry.memory.arena_bytes < entry.memory.load_bytes + states {
+                let (stated, real) = (entry.memory.arena_bytes.0 as f64, (load - parameters + states.0) as f64);
                 return Err(Violation::Figure { what: format!("the arena of {name}"), stated, real });
             }
         }

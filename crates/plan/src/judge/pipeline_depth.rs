@@ -3,7 +3,7 @@
 //! A device alternates between stages of different inputs. Between two stages, where a tensor arrives from another device
 //! or is sent to one, an input may be queued with everything it still needs there. The worst case is counted: all inputs
 //! but one are queued where that takes the most memory, since chance decides which of several equally loaded devices they
-//! queue at.
+//! queue at. Inputs of a model with states are each of another sequence, which has its own states.
 
 use super::stage_cut::{Exchange, cut};
 use super::{
@@ -11,7 +11,7 @@ use super::{
     memory_usage::ALIGNMENT,
     task_graph::{ReplicaId, ReplicaOrigin, TaskGraph, TaskId},
 };
-use crate::problem::{Objective, Targets};
+use crate::problem::{Objective, Problem, Targets};
 use edgecut_graph::units::Bytes;
 
 /// Inputs in flight for each device that takes part: one that it computes and one that is ready.
@@ -32,9 +32,15 @@ pub fn desired(evaluation: &Evaluation) -> u32 {
     (INPUTS_PER_DEVICE * used.max(1)).max(between.min(f64::from(MAX_IN_FLIGHT)).ceil() as u32 + 1).min(MAX_IN_FLIGHT)
 }
 
-/// By device: the most that one queued input holds there.
-pub fn waiting_memory(evaluation: &Evaluation) -> Vec<Bytes> {
-    (0..evaluation.task_graph.sequences.len()).map(|device| waiting_on(evaluation, device)).collect()
+/// By device: the most that one queued input holds there, the states of its sequence included.
+pub fn waiting_memory(problem: &Problem, evaluation: &Evaluation) -> Vec<Bytes> {
+    let graph = &evaluation.task_graph;
+    let of_device = |(device, tasks): (usize, &Vec<TaskId>)| {
+        let states = problem.states_of(tasks.iter().map(|task| graph.task(*task).group));
+        // What is queued holds one content of each: the last one, or the next.
+        waiting_on(evaluation, device) + Bytes(states.0 / 2)
+    };
+    graph.sequences.iter().enumerate().map(of_device).collect()
 }
 
 /// By device: the arena for `count` inputs in flight, where one alone takes `single` and holds `waiting` while it is

@@ -139,7 +139,7 @@ impl Solution {
             self.in_flight = Some(most.max(1));
             self.arenas = pipeline_depth::reserved_memory(
                 &single,
-                &pipeline_depth::waiting_memory(&self.evaluation),
+                &pipeline_depth::waiting_memory(problem, &self.evaluation),
                 most.max(1),
             );
             if problem.objective == Objective::Throughput {
@@ -156,7 +156,8 @@ impl Solution {
     /// # Errors
     /// If what is held does not fit in 63 bits.
     pub(crate) fn fill(&mut self, problem: &Problem) -> Result<(), ProblemError> {
-        let (single, waiting) = (arenas(&self.evaluation.memory)?, pipeline_depth::waiting_memory(&self.evaluation));
+        let single = arenas(&self.evaluation.memory)?;
+        let waiting = pipeline_depth::waiting_memory(problem, &self.evaluation);
         let with = |count: u32| pipeline_depth::reserved_memory(&single, &waiting, count);
         let mut counts = (1..=pipeline_depth::desired(&self.evaluation)).rev();
         let count = counts.find(|count| overfull(problem, &self.evaluation, &with(*count)).is_empty()).unwrap_or(1);

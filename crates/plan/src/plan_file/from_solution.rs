@@ -1,14 +1,12 @@
 //! The plan file of a solution: where its groups run and when, its transfers, and the figures that it predicts.
 
-use std::collections::BTreeSet;
-
 use super::file::{Bound, DevicePlan, GroupPlan, MemoryPlan, ModelRef, Plan, Predicted, Source, Transfer, VERSION};
 use crate::{
     judge::{
         solution::Solution,
         task_graph::{ReplicaId, ReplicaOrigin, TaskGraph},
     },
-    problem::{GroupId, Handling, ParameterId, Problem},
+    problem::{Handling, Problem},
 };
 use edgecut_graph::{
     Granularity,
@@ -42,11 +40,7 @@ impl Plan {
             (group.start_us, group.time_us, group.workspace_bytes) = (*start, time, job.cost.workspace);
             group.energy_j = problem.knows_energy().then(|| job.cost.energy_above_idle());
         }
-        let (in_flight, interval) = match model.states.is_empty() {
-            true => solution.sustained(problem).unwrap_or((1, evaluation.latency())),
-            // The next input of a sequence needs the state that this one leaves.
-            false => (1, evaluation.latency().max(evaluation.loads.interval())),
-        };
+        let (in_flight, interval) = solution.sustained(problem).unwrap_or((1, evaluation.latency()));
         let mut plan = Plan {
             version: VERSION,
             states: model.states.clone(),
@@ -121,20 +115,13 @@ fn devices(problem: &Problem, solution: &Solution) -> Vec<DevicePlan> {
             idle_w: device.idle,
             memory: MemoryPlan {
                 parameter_bytes: account.parameters,
-                state_bytes: states(problem, sequence.iter().map(|job| evaluation.task_graph.task(*job).group)),
+                state_bytes: problem.states_of(sequence.iter().map(|job| evaluation.task_graph.task(*job).group)),
                 load_bytes: account.load,
                 arena_bytes: *arena,
                 workspace_bytes: account.workspace,
             },
         });
     devices.collect()
-}
-
-/// The bytes of the states that `groups` hold.
-fn states(problem: &Problem, groups: impl Iterator<Item = GroupId>) -> Bytes {
-    let held: BTreeSet<ParameterId> = groups.flat_map(|id| problem.group(id).parameters.iter().copied()).collect();
-    let states = problem.states.iter().filter(|state| held.contains(state));
-    states.map(|state| problem.parameters[state.0 as usize]).sum()
 }
 
 fn transfers(problem: &Problem, solution: &Solution) -> Vec<Transfer> {

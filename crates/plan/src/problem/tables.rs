@@ -3,7 +3,7 @@
 //! A problem is self-contained: it does not know where its times come from (a profile, a cost model, a file of another
 //! tool) nor what its groups compute.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -204,6 +204,13 @@ impl From<GroupId> for usize {
 impl Problem {
     pub fn group(&self, id: GroupId) -> &Group {
         &self.groups[id.0 as usize]
+    }
+
+    /// The bytes that the states of `groups` take while a step computes, which reads one content of each and writes another.
+    pub fn states_of(&self, groups: impl Iterator<Item = GroupId>) -> Bytes {
+        let held: BTreeSet<ParameterId> = groups.flat_map(|id| self.group(id).parameters.iter().copied()).collect();
+        let states = self.states.iter().filter(|state| held.contains(state));
+        states.map(|state| self.parameters[state.0 as usize]).sum()
     }
 
     pub fn tensor(&self, id: TensorIndex) -> &Tensor {

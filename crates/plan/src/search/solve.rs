@@ -84,7 +84,7 @@ fn search(
         let in_flight = is_stream.then(|| pipeline_depth::desired(&evaluation));
         let arenas = pipeline_depth::reserved_memory(
             &arenas(&evaluation.memory)?,
-            &pipeline_depth::waiting_memory(&evaluation),
+            &pipeline_depth::waiting_memory(problem, &evaluation),
             in_flight.unwrap_or(1),
         );
         let over = overfull(problem, &evaluation, &arenas);

@@ -38,19 +38,7 @@ impl PromptSteps {
 
     /// The fewest steps of at most `longest` tokens, those of what is left included.
     pub fn fewest(prompt: u64, longest: u64) -> PromptSteps {
-        let lengths = 1..=longest.min(prompt).clamp(1, PromptSteps::MAX_STEP);
-        let step = lengths.rev().min_by_key(|length| prompt / length + prompt % length).unwrap_or(1);
-        PromptSteps { prompt, step }
-    }
-
-    /// The steps in which `plan`, which is for steps of one token, reads a prompt of `prompt` tokens: as it says, or the fewest that its
-    /// memory limits leave room for.
-    pub fn planned(prompt: u64, plan: &Plan) -> PromptSteps {
-        let said = plan.prefill.filter(|prefill| prefill.prompt == prompt && prefill.step > 0);
-        said.map_or_else(
-            || PromptSteps::fewest(prompt, longest_step(plan)),
-            |prefill| PromptSteps { prompt, step: prefill.step },
-        )
+        PromptSteps { prompt, step: fewest_steps(&[prompt], longest) }
     }
 
     /// The sum of `long` for each step of several tokens and `short` for each step of one.
@@ -62,16 +50,35 @@ impl PromptSteps {
     }
 }
 
-/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room. Assumes that activations grow
-/// at most linearly with the number of tokens. Zero if not even the weights of both phases fit.
-pub(crate) fn longest_step(plan: &Plan) -> u64 {
+/// Tokens of a step, at most `longest`, with which prompts of these numbers of tokens are read in the fewest steps, those of what is left
+/// included.
+pub(crate) fn fewest_steps(prompts: &[u64], longest: u64) -> u64 {
+    let longest_prompt = prompts.iter().copied().max().unwrap_or(1);
+    let lengths = 1..=longest.min(longest_prompt).clamp(1, PromptSteps::MAX_STEP);
+    let steps = |length: &u64| prompts.iter().map(|prompt| prompt / length + prompt % length).sum::<u64>();
+    lengths.rev().min_by_key(steps).unwrap_or(1)
+}
+
+/// Tokens of a step in which `plan`, which is for steps of one token, reads prompts of these numbers of tokens, of so many sequences at a
+/// time: as it says, or those of the fewest steps that its memory limits leave room for.
+pub(crate) fn planned_step(prompts: &[u64], plan: &Plan, sequences: usize) -> u64 {
+    let is_said = |prompt: u64| prompts.iter().all(|of_sequence| *of_sequence == prompt);
+    let said = plan.prefill.filter(|prefill| prefill.step > 0 && sequences == 1 && is_said(prefill.prompt));
+    said.map_or_else(|| fewest_steps(prompts, longest_step(plan, sequences)), |prefill| prefill.step)
+}
+
+/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room with so many sequences at a time.
+/// Assumes that activations grow at most linearly with the number of tokens. Zero if not even the weights of both phases fit.
+pub(crate) fn longest_step(plan: &Plan, sequences: usize) -> u64 {
     let of = |device: &DevicePlan| {
         let (memory, limit) = (&device.memory, device.memory_limit_bytes?);
         let is_shared = device.engine.as_ref().and_then(engine_choice) == Some(EngineChoice::OnnxRuntime);
         let weights = memory.parameter_bytes - memory.state_bytes;
         let held = memory.parameter_bytes + if is_shared { Bytes::ZERO } else { weights };
-        let per_token = memory.load_bytes - memory.parameter_bytes;
-        Some((limit - held).0 / per_token.0.max(1))
+        // The other sequences hold one content of each state.
+        let others = Bytes((memory.state_bytes.0 / 2).saturating_mul((sequences as u64).saturating_sub(1)));
+        let per_token = Bytes((memory.load_bytes - memory.parameter_bytes).0.saturating_mul(sequences as u64));
+        Some((limit - (held + others)).0 / per_token.0.max(1))
     };
     plan.devices.iter().filter_map(of).min().unwrap_or(u64::MAX)
 }
@@ -147,8 +154,10 @@ mod tests {
             (5, 2, 2, 3.0),
             (7, 0, 1, 7.0),
         ] {
+            assert_eq!(fewest_steps(&[prompt, prompt], longest), step, "{prompt} {longest}");
             let fewest = PromptSteps::fewest(prompt, longest);
             assert_eq!((fewest.step, fewest.sum(1.0, 1.0)), (step, steps), "{prompt} {longest}");
         }
+        assert_eq!(fewest_steps(&[60, 100, 61], 128), 60, "1, 41 and 2 steps");
     }
 }

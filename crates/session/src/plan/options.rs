@@ -217,11 +217,6 @@ impl PlanOptions {
 
     /// The settings for a plan of `model`, on the cluster of the file `cluster`.
     pub(super) fn settings(&self, model: ModelRef, cluster: Option<&Path>) -> Result<PlanSettings, Error> {
-        let is_stream = self.throughput.is_some() || self.objective == Objective::Throughput.into();
-        if is_stream && !model.states.is_empty() {
-            let what = "the model has states, so its steps cannot overlap: plan for latency, not throughput";
-            return Err(Error::BadInput(what.into()));
-        }
         let binding = model.binding();
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
         let bans = self.ban.iter().map(|text| Rule::parse(RuleKind::Ban, text));

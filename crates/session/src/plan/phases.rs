@@ -128,7 +128,7 @@ impl<'p> Phases<'p, '_> {
             let (graph, longer) = (self.agents.model.graph(), long.model.graph());
             let of_one = resized(&of_steps.plan, longer, graph).map_err(Error::failed)?;
             let mut planned = self.planner.plan_of_step(Some(&of_one))?;
-            let room = longest_step(&planned.plan);
+            let room = longest_step(&planned.plan, 1);
             if room < steps.step {
                 longest = room;
                 continue;
@@ -154,7 +154,7 @@ impl<'p> Phases<'p, '_> {
     /// Adds to `plan` how it reads the prompt. If that cannot be known, a note says why.
     fn add_prefill(&self, plan: &mut Plan) -> Result<(), Error> {
         let events = self.planner.events;
-        let mut longest = longest_step(plan);
+        let mut longest = longest_step(plan, 1);
         let why = loop {
             let steps = PromptSteps::fewest(self.prompt, longest);
             let Some(long) = self.long_step(steps).transpose() else {

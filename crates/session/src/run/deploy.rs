@@ -19,7 +19,7 @@ use edgecut_agent::{
         },
     },
 };
-use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorData, TensorId, TensorType};
+use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorData, TensorId, TensorType, units::Bytes};
 use edgecut_plan::{
     DeviceId, GroupId, Plan, TransferFormat,
     activation::Activation,
@@ -128,9 +128,8 @@ pub fn deploy_phases(
         if devices.is_empty() && server.name != source && server.name != sink {
             continue;
         }
-        let partition = |index: &usize| {
-            partition(&plan.devices[*index], server, options.enforced, std::mem::take(&mut stages[*index]))
-        };
+        let partition =
+            |index: &usize| partition(&plan.devices[*index], server, options, std::mem::take(&mut stages[*index]));
         let partitions: Vec<Partition> = devices.iter().map(partition).collect();
         let terminal = |device: DeviceId, values: &[ValueId]| Terminal {
             values: values.to_vec(),
@@ -237,14 +236,17 @@ fn set_formats(
 }
 
 /// What `device` of `server` does for a plan.
-fn partition(device: &DevicePlan, server: &Server, enforced: EnforcedLimit, stages: Vec<Stage>) -> Partition {
+fn partition(device: &DevicePlan, server: &Server, options: &DeployOptions, stages: Vec<Stage>) -> Partition {
+    let memory = &device.memory;
+    // One sequence computes; each of the others holds one content of its states.
+    let others = Bytes((memory.state_bytes.0 / 2).saturating_mul(u64::from(options.in_flight.saturating_sub(1))));
     Partition {
         device: SmolStr::new(&device.device),
         memory: device.memory_limit_bytes,
-        enforced,
+        enforced: options.enforced,
         threads: device.threads.or_else(|| server.threads_for(&device.device)),
         engine: device.engine.as_ref().and_then(engine_choice),
-        activations: device.memory.load_bytes - (device.memory.parameter_bytes - device.memory.state_bytes),
+        activations: memory.load_bytes - (memory.parameter_bytes - memory.state_bytes) + others,
         stages,
     }
 }

@@ -43,8 +43,8 @@ pub struct Deployed<'a> {
     /// Steps of several tokens, if there are any.
     prefill: Option<DeployedPhase>,
     loaded: LoadedDeployment,
-    /// The agent whose failure ended the last step, if it is known.
-    failed_agent: Mutex<Option<SmolStr>>,
+    /// What has ended its steps.
+    failure: Mutex<Option<Arc<RunError>>>,
 }
 
 /// What a phase computes, and of what.
@@ -63,15 +63,16 @@ impl Site {
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
     pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
-        self.deploy_phases(model, plan, None)
+        self.deploy_phases(model, plan, None, 1)
     }
 
-    /// The same with steps of several tokens, of a decoder.
+    /// The same with steps of several tokens, of a decoder, and for so many sequences at a time.
     pub(super) fn deploy_phases<'a>(
         &'a self,
         model: &'a Model,
         plan: &Plan,
         prefill: Option<&Prefill>,
+        sequences: usize,
     ) -> Result<Deployed<'a>, Error> {
         super::execution::check_model(model, plan)?;
         let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
@@ -83,7 +84,7 @@ impl Site {
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
-            ..DeployOptions::new(1, &given)
+            ..DeployOptions::new(sequences as u32, &given)
         };
         let longer = prefill.map(|prefill| PlannedGraph { graph: &prefill.graph, plan: &prefill.plan });
         let deployment = deploy_phases(PlannedGraph { graph: &graph, plan }, longer, &self.cluster, &options);
@@ -104,11 +105,11 @@ impl Site {
         let loading = async {
             let fleet = connect_all(&only(&self.cluster, &deployment), &self.events).await?;
             let agents = agents_of(&deployment, &fleet).map_err(Error::agent)?;
-            LoadedDeployment::load(deployment.clone(), agents, given).await.map_err(run_error)
+            LoadedDeployment::load(deployment.clone(), agents, given).await.map_err(|error| run_error(&error))
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
         let states = plan.model.states.iter().chain(&plan.states).cloned().collect();
-        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded, failed_agent: Mutex::default() })
+        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded, failure: Mutex::default() })
     }
 }
 
@@ -140,9 +141,9 @@ impl Deployed<'_> {
             .fold((0, 0), |(count, bytes), value| (count + 1, bytes + value.bytes().0))
     }
 
-    /// The agent whose failure ended the last step, if it is known.
-    pub(super) fn failed_agent(&self) -> Option<SmolStr> {
-        self.failed_agent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What has ended its steps, if anything has.
+    pub(super) fn failure(&self) -> Option<Arc<RunError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Computes the model's outputs for `inputs`, which are by name. Inputs that are not given have the contents that
@@ -152,14 +153,14 @@ impl Deployed<'_> {
     /// If an input does not exist or has another type, an agent fails, or the call is cancelled. After a failure of an
     /// agent or a cancellation, the plan must be deployed again.
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
-        self.step(Phase::default(), inputs, false)
+        self.step((Phase::default(), 0), inputs, false)
     }
 
-    /// Like [`Deployed::run`]. If it `continues`, it reads the states that the run before left. Returns the outputs that
-    /// are no states.
+    /// Like [`Deployed::run`], in a phase and of a sequence. If it `continues`, it reads the states that the run before left in that
+    /// sequence. Returns the outputs that are no states.
     pub(super) fn step(
         &self,
-        phase: Phase,
+        (phase, sequence): (Phase, u32),
         inputs: &BTreeMap<&str, TensorData>,
         continues: bool,
     ) -> Result<Vec<TensorData>, Error> {
@@ -168,7 +169,7 @@ impl Deployed<'_> {
             _ => (Phase::Decode, &self.decode),
         };
         let DeployedPhase { graph, terminals, defaults, expected } = of;
-        let step = Step { phase, continues, expected: *expected };
+        let step = Step { phase, sequence, continues, expected: *expected };
         for (name, data) in inputs {
             if self.states.iter().any(|state| state.input == *name) {
                 return Err(given_state(name));
@@ -196,9 +197,14 @@ impl Deployed<'_> {
         };
         let source = terminals.inputs.iter().map(|id| content(*id)).collect::<Result<Vec<_>, _>>();
         let source = source.map_err(engine_error)?;
-        let failed = |error: RunError| {
-            *self.failed_agent.lock().unwrap_or_else(PoisonError::into_inner) = error.agent().cloned();
-            run_error(error)
+        let failed = |error: Arc<RunError>| {
+            // Another sequence was cancelled first, which unloads the plan.
+            if matches!(*error, RunError::Unloaded) && self.site.events.is_cancelled() {
+                return Error::Cancelled;
+            }
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert_with(|| error.clone());
+            run_error(&error)
         };
         let running = async { self.loaded.run(source, step).await.map_err(failed) };
         let sink = self.site.runtime.block_on(self.site.events.until_cancelled(running))?;
@@ -209,6 +215,6 @@ impl Deployed<'_> {
     }
 }
 
-fn run_error(error: RunError) -> Error {
+fn run_error(error: &RunError) -> Error {
     if error.is_of_agent() { Error::agent(error) } else { Error::failed(error) }
 }

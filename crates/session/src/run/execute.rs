@@ -121,15 +121,17 @@ impl Participants<'_> {
         let wanted =
             self.deployment.setups.iter().filter_map(|s| s.sink.as_ref()).map(|s| s.values.len()).sum::<usize>();
         let (mut open, mut next, mut first_digest) = (BTreeMap::<u64, Open>::new(), 0, None);
-        // The runs are steps of one sequence; the first one moves the states into place.
+        // The runs are steps of as many sequences as are in flight, in turn; the first one of each moves its states into place.
         let is_sequence = self.deployment.setups.iter().any(|setup| !setup.states.is_empty());
         (options.progress)(RunProgress::WarmingUp);
         loop {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
                 open.insert(next, Open { begin: Instant::now(), started: None, arrived: None, finished: 0 });
-                let continues = is_sequence && next > 0;
-                let start = Start { inference: next, phase: Phase::default(), continues };
+                let start = match is_sequence {
+                    true => in_turn(next, self.warm_ups, options.in_flight),
+                    false => Start { inference: next, phase: Phase::default(), sequence: 0, continues: false },
+                };
                 self.broadcast(&RunCommand::Start(start)).await;
                 next += 1;
                 continue;
@@ -194,5 +196,32 @@ impl Participants<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The start of inference `number`, the next step of one of `sequences`. Those that come before the first one in flight with others,
+/// the warm-up runs and one more, are of the first sequence.
+fn in_turn(number: u64, warm_ups: u64, sequences: u32) -> Start {
+    let turn = number.saturating_sub(warm_ups);
+    let sequences = u64::from(sequences.max(1));
+    let continues = turn >= sequences || (number > 0 && turn.is_multiple_of(sequences));
+    Start { inference: number, phase: Phase::default(), sequence: (turn % sequences) as u32, continues }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_take_turns_and_the_first_one_warms_up() {
+        for (sequences, expected) in [
+            (1, [(0, false), (0, true), (0, true), (0, true), (0, true), (0, true)]),
+            (2, [(0, false), (0, true), (0, true), (1, false), (0, true), (1, true)]),
+            (3, [(0, false), (0, true), (0, true), (1, false), (2, false), (0, true)]),
+        ] {
+            let found =
+                (0..6).map(|number| in_turn(number, 2, sequences)).map(|start| (start.sequence, start.continues));
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{sequences}");
+        }
     }
 }

@@ -213,8 +213,7 @@ impl<'a> Execution<'a> {
         model.contents(model.graph())?.beginning(&self.plan.model.states)?;
         let contents = model.contents(&self.graph)?.beginning(&self.plan.states)?;
         let stream = || self.plan.in_flight.unwrap_or(self.plan.predicted.in_flight);
-        let is_stream = self.options.throughput && self.plan.model.states.is_empty();
-        let mut in_flight = if is_stream { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
+        let mut in_flight = if self.options.throughput { stream().clamp(1, pipeline_depth::MAX_IN_FLIGHT) } else { 1 };
         loop {
             let attempt = match runtime.block_on(events.until_unwanted(self.attempt(&contents, in_flight))) {
                 Err(Unreached::Agent(failure)) => {
@@ -357,11 +356,7 @@ impl<'a> Execution<'a> {
         }
         each(measured)?;
         if self.options.throughput && in_flight == 1 {
-            let why = match self.plan.model.states.is_empty() {
-                true => "the memory limits leave room for one input at a time",
-                false => "each input continues with the states that the one before left",
-            };
-            events.notice(format_args!("throughput was not measured: {why}"));
+            events.notice("throughput was not measured: the memory limits leave room for one input at a time");
         }
         match difference {
             Some(difference) if !self.plan.transfer.is_exact() && difference.is_finite() => Ok(()),

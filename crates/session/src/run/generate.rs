@@ -2,36 +2,39 @@
 //!
 //! The states stay where they are read: on the agents of a plan, or in the memory of this process.
 
-use std::path::{Path, PathBuf};
-
-use edgecut_agent::{
-    Oversubscribed,
-    results::{Latencies, Tolerance},
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
 };
-use edgecut_engine::EngineOptions;
-use edgecut_graph::{DeviceName, units::Micros};
-use edgecut_plan::{Plan, file::DevicePlan};
-use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
+
+use edgecut_agent::Oversubscribed;
+use edgecut_graph::{
+    DeviceName,
+    units::{Micros, counted},
+};
+use edgecut_plan::{Plan, file::DevicePlan, pipeline_depth};
+use serde::Deserialize;
 
 use super::{
+    RunError,
     deployed::Deployed,
-    execution::reference_engines,
     failover::{Cause, Failover, Interruption},
+    generation::{Generation, Generations},
     options::RunOptions,
     planned::PlannedModel,
     progress::RunWatch,
     replan::replan,
     sampling::sample,
-    sequence::{Interfaces, Select, Sequence, warm_up},
-    steps::LocalSteps,
-    token_check::TokenCheck,
+    sequence::{Interfaces, Sequence, warm_up},
+    sequences::{Drawn, extend_all},
+    steps::{LocalSteps, SequenceSteps},
 };
 use crate::{
     Error, Event, Events, Model, ModelOptions, Site, SiteOptions,
     decoder::{
         interface::StepInterface,
-        prefill::{Prefill, PromptSteps},
+        prefill::{Prefill, PromptSteps, fewest_steps, planned_step},
     },
     profile::DEFAULT_FOLDER,
 };
@@ -40,16 +43,19 @@ use crate::{
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GenerateOptions {
-    /// Number of tokens to generate.
+    /// Number of tokens to generate in each sequence.
     pub tokens: usize,
-    /// The tokens of the prompt; at least one.
-    pub prompt_ids: Vec<u64>,
+    /// The tokens of each sequence's prompt; at least one each.
+    pub prompts: Vec<Vec<u64>>,
+    /// Number of sequences at a time; there are as many at least, with the prompts in turn. By default one without a plan, and with one
+    /// as many as there are prompts and the plan has inputs in flight.
+    pub sequences: Option<u32>,
     /// Tokens of a step that reads the prompt. By default [`ModelOptions::prompt`], or at most 128, of a plan as many as its memory
     /// limits leave room for.
     pub prompt_step: Option<u64>,
     /// Each token is drawn from this number of tokens with the largest logits, by their softmax. With 1, the largest is taken.
     pub top_k: usize,
-    /// The seed of these draws.
+    /// The seed of these draws of the first sequence; each has the next one.
     pub seed: u64,
     /// Do not compare the tokens of a plan with those of one device.
     pub no_check: bool,
@@ -64,7 +70,8 @@ impl Default for GenerateOptions {
     fn default() -> GenerateOptions {
         GenerateOptions {
             tokens: 64,
-            prompt_ids: Vec::new(),
+            prompts: Vec::new(),
+            sequences: None,
             prompt_step: None,
             top_k: 1,
             seed: 0,
@@ -75,91 +82,76 @@ impl Default for GenerateOptions {
     }
 }
 
-/// Tokens that were generated, and their times.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Generation {
-    pub tokens: Vec<u64>,
-    /// Number of tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// From the start of the prompt to the first token.
-    pub prefill_us: Micros,
-    /// Of each token after the first.
-    #[serde(skip)]
-    pub times_us: Vec<Micros>,
-    /// Summary of these times; `None` if there is only one token.
-    pub token_us: Option<Latencies>,
-    /// What the plan predicts; `None` without a plan, or if another one went on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<PredictedTimes>,
-    /// Tensors that go from one server to another for a token.
-    pub exchanges: usize,
-    /// Their bytes.
-    pub exchanged_bytes: u64,
-    /// Whether the tokens are those of one device, near ties included; `None` if they were not compared.
-    pub is_equal: Option<bool>,
-    /// Tokens that differ from those of one device after the same tokens, but whose logits there are within tolerance of its choice.
-    pub near_ties: usize,
-}
-
-/// The times that a plan predicts for a generation.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PredictedTimes {
-    /// Of a token after the first, at the end of the context.
-    pub token_us: Micros,
-    /// To the first token; `None` if the plan says nothing of such steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefill_us: Option<Micros>,
-}
-
-impl PredictedTimes {
-    /// What `plan` says of a prompt that is read in `steps`.
-    fn of(plan: &Plan, steps: PromptSteps) -> PredictedTimes {
-        let token_us = plan.predicted.latency_us;
-        let of_step = plan.prefill.filter(|prefill| prefill.step == steps.step).map(|prefill| prefill.step_us);
-        let of_step = if steps.step == 1 { Some(token_us) } else { of_step };
-        PredictedTimes { token_us, prefill_us: of_step.map(|time| Micros(steps.sum(time.0, token_us.0))) }
-    }
-}
-
-impl Generation {
-    fn of(sequence: Sequence<'_>, options: &GenerateOptions) -> Generation {
-        Generation {
-            tokens: sequence.tokens,
-            prompt_tokens: options.prompt_ids.len(),
-            prefill_us: sequence.prefill,
-            token_us: Latencies::of(&sequence.times),
-            times_us: sequence.times,
-            predicted: None,
-            exchanges: 0,
-            exchanged_bytes: 0,
-            is_equal: None,
-            near_ties: 0,
-        }
-    }
-}
-
 impl GenerateOptions {
     fn check(&self) -> Result<(), Error> {
         let what = match self {
             GenerateOptions { tokens: 0, .. } => "option `tokens`: expected at least one token",
-            GenerateOptions { prompt_ids, .. } if prompt_ids.is_empty() => {
+            GenerateOptions { prompts, .. } if prompts.is_empty() || prompts.iter().any(Vec::is_empty) => {
                 "option `prompt_ids`: expected the numbers of at least one token"
             }
             GenerateOptions { prompt_step: Some(0), .. } => "option `prompt`: expected at least one token",
             GenerateOptions { top_k: 0, .. } => "option `top_k`: expected at least one token",
+            GenerateOptions { sequences: Some(sequences), .. }
+                if !(1..=pipeline_depth::MAX_IN_FLIGHT).contains(sequences) =>
+            {
+                let most = pipeline_depth::MAX_IN_FLIGHT;
+                return Err(Error::BadInput(format!("option `sequences`: expected 1 to {most}").into()));
+            }
             _ => return Ok(()),
         };
         Err(Error::BadInput(what.into()))
     }
 
     /// For failover, tokens are runs.
-    fn as_runs(&self) -> RunOptions {
-        let repeat = Some(u32::try_from(self.tokens).unwrap_or(u32::MAX));
+    fn as_runs(&self, sequences: usize) -> RunOptions {
+        let repeat = Some(u32::try_from(self.tokens.saturating_mul(sequences)).unwrap_or(u32::MAX));
         RunOptions { repeat, replan: self.replan, profile: self.profile.clone(), ..RunOptions::default() }
+    }
+
+    /// How many sequences `plan` generates at a time.
+    fn at_a_time(&self, plan: &Plan) -> usize {
+        let in_flight = plan.in_flight.unwrap_or(plan.predicted.in_flight).min(pipeline_depth::MAX_IN_FLIGHT);
+        let planned = || self.prompts.len().min(in_flight as usize);
+        self.sequences.map_or_else(planned, |sequences| sequences as usize).max(1)
+    }
+
+    /// The sequences, of which `at_a_time` are generated at a time, each with nothing generated.
+    fn all_sequences(&self, at_a_time: usize, events: &Events) -> Vec<Drawn<'_>> {
+        let prompts = self.prompts.iter().cycle().take(at_a_time.max(self.prompts.len())).enumerate();
+        let drawn = prompts.map(|(number, prompt)| Drawn {
+            sequence: Sequence::new(prompt, self.tokens),
+            select: Box::new(self.sampled(number, events)),
+        });
+        drawn.collect()
+    }
+
+    fn prompt_lengths(&self) -> Vec<u64> {
+        self.prompts.iter().map(|prompt| prompt.len() as u64).collect()
+    }
+
+    /// The tokens of the longest prompt.
+    fn longest_prompt(&self) -> &[u64] {
+        self.prompts.iter().max_by_key(|prompt| prompt.len()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Selects the tokens of sequence `number`, and emits each.
+    fn sampled(&self, number: usize, events: &Events) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> + use<> {
+        let (top_k, mut random) = (self.top_k, fastrand::Rng::with_seed(self.seed_of(number)));
+        let events = events.clone();
+        move |logits| {
+            let token = sample(logits, top_k, &mut random)?;
+            events.emit(Event::Token { sequence: number, token });
+            Ok(Some(token))
+        }
+    }
+
+    /// The seed of the draws of sequence `number`.
+    pub(super) fn seed_of(&self, number: usize) -> u64 {
+        self.seed.wrapping_add(number as u64)
     }
 }
 
-/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`.
+/// Generates tokens with the decoder at `path` on this machine's CPU, with the threads and the engine of `site`, sequence after sequence.
 ///
 /// The prompt is read in steps of [`GenerateOptions::prompt_step`] tokens, and the rest token by token. If `options` do not give the
 /// context, it is as long as these tokens need.
@@ -172,15 +164,21 @@ pub fn generate(
     site: &SiteOptions,
     generate: &GenerateOptions,
     events: &Events,
-) -> Result<Generation, Error> {
+) -> Result<Generations, Error> {
     generate.check()?;
     site.check()?;
-    let (prompt, tokens) = (generate.prompt_ids.len() as u64, generate.tokens as u64);
+    if generate.sequences.is_some_and(|sequences| sequences > 1) {
+        let what =
+            "option `sequences`: one device generates one sequence at a time; several go through the stages of a plan";
+        return Err(Error::BadInput(what.into()));
+    }
+    let tokens = generate.tokens as u64;
     let prefill = generate
         .prompt_step
         .or(options.prompt)
-        .unwrap_or_else(|| PromptSteps::fewest(prompt, PromptSteps::MAX_STEP).step);
-    let context = options.context.unwrap_or_else(|| prompt.saturating_add(tokens - 1));
+        .unwrap_or_else(|| fewest_steps(&generate.prompt_lengths(), PromptSteps::MAX_STEP));
+    let prompt = generate.longest_prompt();
+    let context = options.context.unwrap_or_else(|| (prompt.len() as u64).saturating_add(tokens - 1));
     let with_step = |step| ModelOptions { context: Some(context), prompt: Some(step), ..options.clone() };
     let model = Model::open(path, &with_step(1))?;
     events.notices(&model.notices);
@@ -190,7 +188,7 @@ pub fn generate(
     let watch = RunWatch::start(events);
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
-    interfaces.check(&generate.prompt_ids, generate.tokens)?;
+    generate.prompts.iter().try_for_each(|prompt| interfaces.check(prompt, generate.tokens))?;
     let engine = if prefill == 1 { engine } else { engine.sharing_weights().unwrap_or(engine) };
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
     if prefill != 1 {
@@ -203,20 +201,30 @@ pub fn generate(
         }
     }
     watch.tell_measured("generating tokens");
-    warm_up(&mut steps, &interfaces, &generate.prompt_ids)?;
-    let mut sequence = Sequence::new(&generate.prompt_ids, generate.tokens);
-    sequence.extend(&mut steps, &interfaces, events, &mut sampled(generate, events))?;
-    Ok(Generation::of(sequence, generate))
+    warm_up(&mut steps, &interfaces, prompt)?;
+    let mut drawn = generate.all_sequences(1, events);
+    let begin = Instant::now();
+    for Drawn { sequence, select } in &mut drawn {
+        match sequence.extend(&mut steps, &interfaces, events, select) {
+            Err(Error::Cancelled) if !events.is_unwanted() => break,
+            extended => extended?,
+        }
+    }
+    let elapsed = Micros::from(begin.elapsed());
+    let sequences = generated(drawn, events)?;
+    Ok(Generations::of(sequences, 1, elapsed))
 }
 
-/// Selects tokens as `options` say, and emits each.
-fn sampled(options: &GenerateOptions, events: &Events) -> impl FnMut(&[f64]) -> Result<Option<u64>, Error> {
-    let (top_k, mut random) = (options.top_k, fastrand::Rng::with_seed(options.seed));
-    move |logits| {
-        let token = sample(logits, top_k, &mut random)?;
-        events.emit(Event::Token(token));
-        Ok(Some(token))
+/// What was generated, if it is anything; says how much is missing.
+fn generated(drawn: Vec<Drawn<'_>>, events: &Events) -> Result<Vec<Generation>, Error> {
+    let wanted: usize = drawn.iter().map(|drawn| drawn.sequence.wanted()).sum();
+    let sequences: Vec<Generation> = drawn.into_iter().map(|drawn| Generation::of(drawn.sequence)).collect();
+    match sequences.iter().map(|sequence| sequence.tokens.len()).sum::<usize>() {
+        0 => return Err(Error::Cancelled),
+        found if found < wanted => events.notice(format_args!("interrupted after {found} of {wanted} tokens")),
+        _ => {}
     }
+    Ok(sequences)
 }
 
 impl PlannedModel {
@@ -224,50 +232,60 @@ impl PlannedModel {
     ///
     /// # Errors
     /// As of [`Site::generate`].
-    pub fn generate(&self, options: &GenerateOptions) -> Result<Generation, Error> {
+    pub fn generate(&self, options: &GenerateOptions) -> Result<Generations, Error> {
         self.site.generate(&self.model, &self.plan, options)
     }
 }
 
 impl Site {
     /// Generates tokens with `plan` of `model`, a decoder, on the agents, and compares them with those of one device:
-    /// [`Generation::is_equal`]. If an agent is lost, another plan may continue: [`GenerateOptions::replan`].
+    /// [`Generation::is_equal`]. Several sequences go through the stages of the plan at a time. If an agent is lost, another plan may
+    /// continue: [`GenerateOptions::replan`].
     ///
     /// # Errors
     /// If the model is no decoder, an agent fails and no other plan continues, or the generation is cancelled before the first
     /// token.
-    pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generation, Error> {
+    pub fn generate(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Generations, Error> {
         options.check()?;
-        Interfaces { prefill: None, decode: StepInterface::of(model)? }.check(&options.prompt_ids, options.tokens)?;
+        let interfaces = Interfaces { prefill: None, decode: StepInterface::of(model)? };
+        options.prompts.iter().try_for_each(|prompt| interfaces.check(prompt, options.tokens))?;
         if plan.model.states != model.states {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
         }
-        let (mut sequence, mut select) =
-            (Sequence::new(&options.prompt_ids, options.tokens), sampled(options, &self.events));
-        let as_runs = options.as_runs();
+        let mut at_a_time = options.at_a_time(plan);
+        let mut drawn = options.all_sequences(at_a_time, &self.events);
+        let as_runs = options.as_runs(drawn.len());
         let (mut plan, mut failover) = (plan.clone(), Failover::new(&as_runs, plan));
-        let mut is_replanned = false;
-        let generated = loop {
-            let before = sequence.tokens.len();
-            let (error, agent) = match self.extend(model, &plan, options, &mut sequence, &mut select) {
-                Ok(generated) => break generated,
+        let (mut is_replanned, mut elapsed) = (false, Micros::ZERO);
+        let steps = loop {
+            let before = tokens_of(&drawn);
+            let (error, cause) = match self.extend((model, &plan), options, at_a_time, &mut drawn, &mut elapsed) {
+                Ok(steps) => break Some(steps),
                 Err(failed) => failed,
             };
-            let is_kept = !sequence.tokens.is_empty() && !self.events.is_unwanted();
+            let is_kept = tokens_of(&drawn) > 0 && !self.events.is_unwanted();
+            let cause = cause.as_deref();
+            // Each sequence has its own states.
+            if at_a_time > 1 && cause.is_some_and(|cause| cause.memory().is_some()) {
+                at_a_time -= 1;
+                self.events.notice(format_args!("{error}; going on with {} at a time", counted(at_a_time, "sequence")));
+                continue;
+            }
+            let agent = cause.and_then(RunError::agent).cloned();
             let failure = match error {
                 Error::Agent(failure) => failure.to_string(),
                 // Cancelled while another plan is loaded: the tokens so far are the result.
-                Error::Cancelled if is_kept => return Ok(Generation::of(sequence, options)),
+                Error::Cancelled if is_kept => break None,
                 other => {
-                    self.notice_tokens(&sequence);
+                    self.notice_tokens(&drawn);
                     return Err(other);
                 }
             };
-            let finished = (sequence.tokens.len() - before) as u64;
+            let finished = (tokens_of(&drawn) - before) as u64;
             let interruption = Interruption { finished, failure: failure.clone(), cause: Cause::Agent(agent) };
             if !failover.goes_on(interruption) {
-                self.notice_tokens(&sequence);
+                self.notice_tokens(&drawn);
                 return Err(Error::Agent(failure.into()));
             }
             self.events.notice(format_args!("{failure}; planning again for the servers that answer"));
@@ -275,130 +293,94 @@ impl Site {
             let rest = failover.without_blamed(&self.cluster);
             let again = replan(&self.events, &options.profile, model, &plan, &rest, failover.may_split);
             plan = self.runtime.block_on(again).map_err(|error| {
-                self.notice_tokens(&sequence);
+                self.notice_tokens(&drawn);
                 error.at(format!("{failure}; no other plan"))
             })?;
+            at_a_time = at_a_time.min(options.at_a_time(&plan));
             let names = DeviceName::join(plan.used_devices().map(DevicePlan::device_name), ", ");
             self.events.notice(format_args!("{} tokens left, on {names}", failover.left));
         };
-        let (exchanges, exchanged_bytes) = generated.exchanges;
-        let steps = PromptSteps {
-            prompt: options.prompt_ids.len() as u64,
-            step: generated.interfaces.prefill.as_ref().map_or(1, |interface| interface.step as u64),
-        };
-        let predicted = (!is_replanned).then(|| PredictedTimes::of(&plan, steps));
-        let generation = Generation::of(sequence, options);
-        let generation = Generation { predicted, exchanges, exchanged_bytes, ..generation };
-        if options.no_check || generation.tokens.len() < options.tokens {
-            return Ok(generation);
+        let sequences = generated(drawn, &self.events)?;
+        let mut generations = Generations::of(sequences, at_a_time, elapsed);
+        let Some(steps) = steps else { return Ok(generations) };
+        generations.add_figures(&steps, (!is_replanned).then_some(&plan));
+        let is_complete = generations.sequences.iter().all(|sequence| sequence.tokens.len() == options.tokens);
+        if is_complete && !options.no_check {
+            self.check_tokens(model, &plan, options, &steps, &mut generations.sequences)?;
         }
-        self.checked(model, &plan, options, &generated, generation)
+        Ok(generations)
     }
 
-    /// Continues `sequence` with `plan` of `model` on the agents. An error comes with the agent that failed, if it is known.
+    /// Continues the sequences with `plan` of `model` on the agents, `at_a_time`, and adds the time that they take to `elapsed`. An
+    /// error comes with what ended the runs, if any were begun.
     fn extend(
         &self,
-        model: &Model,
-        plan: &Plan,
+        (model, plan): (&Model, &Plan),
         options: &GenerateOptions,
-        sequence: &mut Sequence<'_>,
-        select: &mut Select<'_>,
-    ) -> Result<Generated, (Error, Option<SmolStr>)> {
-        let deployed = self.deploy_to_generate(model, plan, options);
-        let (mut deployed, prefill, interfaces) = deployed.map_err(|error| (error, None))?;
+        at_a_time: usize,
+        drawn: &mut [Drawn<'_>],
+        elapsed: &mut Micros,
+    ) -> Result<PlanSteps, (Error, Option<Arc<RunError>>)> {
+        let deployed = self.deploy_to_generate(model, plan, options, at_a_time);
+        let (deployed, prefill, interfaces) = deployed.map_err(|error| (error, None))?;
         let watch = RunWatch::start(&self.events);
         watch.tell("generating tokens");
-        let extended = sequence.extend(&mut deployed, &interfaces, &self.events, select);
-        extended.map_err(|error| (error, deployed.failed_agent()))?;
-        Ok(Generated { longer: prefill.map(|prefill| prefill.step.model), interfaces, exchanges: deployed.exchanges() })
+        let begin = Instant::now();
+        let extended = extend_all(&deployed, &interfaces, &self.events, at_a_time, drawn);
+        *elapsed += Micros::from(begin.elapsed());
+        extended.map_err(|error| (error, deployed.failure()))?;
+        Ok(PlanSteps { longer: prefill.map(|prefill| prefill.step.model), interfaces, exchanges: deployed.exchanges() })
     }
 
-    /// Loads `plan` of `model`, with steps of several tokens if it can have them.
+    /// Loads `plan` of `model` for so many sequences at a time, with steps of several tokens if it can have them.
     fn deploy_to_generate<'a>(
         &'a self,
         model: &'a Model,
         plan: &Plan,
         options: &GenerateOptions,
+        at_a_time: usize,
     ) -> Result<(Deployed<'a>, Option<Prefill>, Interfaces), Error> {
-        let mut prefill = self.prefill(model, plan, options)?;
+        let mut prefill = self.prefill(model, plan, options, at_a_time)?;
         let interface = prefill.as_ref().map(|prefill| prefill.step.interface.clone());
         let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };
-        let deployed = match self.deploy_warm((model, plan), prefill.as_ref(), &interfaces, options) {
+        let warm = |prefill: Option<&Prefill>, interfaces: &Interfaces| {
+            let watch = RunWatch::start(&self.events);
+            watch.tell("loading the plan");
+            let deployed = self.deploy_phases(model, plan, prefill, at_a_time)?;
+            warm_up(&mut SequenceSteps { deployed: &deployed, sequence: 0 }, interfaces, options.longest_prompt())?;
+            Ok(deployed)
+        };
+        let deployed = match warm(prefill.as_ref(), &interfaces) {
             Err(error) if is_optional(prefill.as_ref(), options) && !matches!(error, Error::Cancelled) => {
                 self.notice_no_prefill(&error);
                 (prefill, interfaces.prefill) = (None, None);
-                self.deploy_warm((model, plan), None, &interfaces, options)?
+                warm(None, &interfaces)?
             }
             deployed => deployed?,
         };
         Ok((deployed, prefill, interfaces))
     }
 
-    /// What is left of a sequence that cannot go on.
-    fn notice_tokens(&self, sequence: &Sequence<'_>) {
-        if !sequence.tokens.is_empty() {
+    /// What is left of sequences that cannot go on.
+    fn notice_tokens(&self, drawn: &[Drawn<'_>]) {
+        let begun = drawn.iter().enumerate().filter(|(_, drawn)| !drawn.sequence.tokens.is_empty());
+        for (number, Drawn { sequence, .. }) in begun {
+            let of = if drawn.len() > 1 { format!(" in sequence {number}") } else { String::new() };
             let tokens: Vec<String> = sequence.tokens.iter().map(u64::to_string).collect();
-            self.events.notice(format_args!("generated until then: {}", tokens.join(",")));
+            self.events.notice(format_args!("generated until then{of}: {}", tokens.join(",")));
         }
     }
 
-    /// Compares the tokens of `plan` with those of one device.
-    fn checked(
+    /// The step of several tokens in which `plan` of `model` reads the prompts; `None` if they are read token by token.
+    fn prefill(
         &self,
         model: &Model,
         plan: &Plan,
         options: &GenerateOptions,
-        Generated { longer, interfaces, .. }: &Generated,
-        generation: Generation,
-    ) -> Result<Generation, Error> {
-        let events = &self.events;
-        let watch = RunWatch::start(events);
-        watch.tell("generating the tokens on this machine, to compare");
-        let engines = reference_engines(self, plan);
-        let load = |engine: &EngineOptions| {
-            let engine = engine.start(1).map_err(Error::failed)?;
-            let sharing = longer.as_ref().and_then(|_| engine.sharing_weights());
-            let engine = sharing.unwrap_or(engine);
-            let mut steps = LocalSteps::load(model, engine.as_ref())?;
-            longer.iter().try_for_each(|longer| steps.load_prefill(longer, engine.as_ref()))?;
-            Ok::<_, Error>(steps)
-        };
-        let loaded = engines.iter().map(load).reduce(|one, other| one.or(other));
-        let mut steps = match loaded {
-            Some(Ok(steps)) => steps,
-            failed => {
-                let why = failed.and_then(Result::err).map_or(String::new(), |error| format!(": {error}"));
-                events
-                    .notice(format_args!("the tokens were not checked: this machine does not compute the model{why}"));
-                return Ok(generation);
-            }
-        };
-        // What interrupts the comparison does not decide it.
-        let uncancelled = |error: Error| match error {
-            Error::Cancelled if !events.is_unwanted() => Ok(()),
-            error => Err(error),
-        };
-        let tolerance = Tolerance::of(&model.import.graph);
-        let mut check = TokenCheck::new(&generation.tokens, tolerance, options.top_k, options.seed);
-        let mut accept = |logits: &[f64]| check.accept(logits);
-        let mut again = Sequence::new(&options.prompt_ids, options.tokens);
-        again.extend(&mut steps, interfaces, events, &mut accept).or_else(uncancelled)?;
-        let TokenCheck { accepted, near_ties, wanted, .. } = check;
-        if let (Some(found), Some(wanted)) = (generation.tokens.get(accepted), wanted) {
-            events.notice(format_args!("token {accepted} of the plan is {found}, but {wanted} on one device"));
-        }
-        let is_equal = match wanted {
-            Some(_) => Some(false),
-            None => (accepted == generation.tokens.len()).then_some(true),
-        };
-        Ok(Generation { is_equal, near_ties, ..generation })
-    }
-
-    /// The step of several tokens in which `plan` of `model` reads the prompt; `None` if it is read token by token.
-    fn prefill(&self, model: &Model, plan: &Plan, options: &GenerateOptions) -> Result<Option<Prefill>, Error> {
-        let prompt = options.prompt_ids.len() as u64;
-        let step = options.prompt_step.unwrap_or_else(|| PromptSteps::planned(prompt, plan).step);
-        if step <= 1 || step > prompt {
+        at_a_time: usize,
+    ) -> Result<Option<Prefill>, Error> {
+        let step = options.prompt_step.unwrap_or_else(|| planned_step(&options.prompt_lengths(), plan, at_a_time));
+        if step <= 1 || step > options.longest_prompt().len() as u64 {
             return Ok(None);
         }
         match Prefill::of(model, plan, step) {
@@ -417,30 +399,20 @@ impl Site {
     fn notice_no_prefill(&self, why: &dyn std::fmt::Display) {
         self.events.notice(format_args!("the prompt is read token by token: {why}"));
     }
+}
 
-    /// Loads `plan` of `model` on its agents and computes a step of each phase.
-    fn deploy_warm<'a>(
-        &'a self,
-        (model, plan): (&'a Model, &Plan),
-        prefill: Option<&Prefill>,
-        interfaces: &Interfaces,
-        options: &GenerateOptions,
-    ) -> Result<Deployed<'a>, Error> {
-        let watch = RunWatch::start(&self.events);
-        watch.tell("loading the plan");
-        let mut deployed = self.deploy_phases(model, plan, prefill)?;
-        warm_up(&mut deployed, interfaces, &options.prompt_ids)?;
-        Ok(deployed)
-    }
+/// The number of tokens that were generated.
+fn tokens_of(drawn: &[Drawn<'_>]) -> usize {
+    drawn.iter().map(|drawn| drawn.sequence.tokens.len()).sum()
 }
 
 /// How a plan has generated tokens.
-struct Generated {
+pub(super) struct PlanSteps {
     /// The model with steps of several tokens, if the prompt was read in such.
-    longer: Option<Model>,
-    interfaces: Interfaces,
+    pub longer: Option<Model>,
+    pub interfaces: Interfaces,
     /// Transfers between servers for a token, and their bytes.
-    exchanges: (usize, u64),
+    pub exchanges: (usize, u64),
 }
 
 /// Whether the prompt can be read without `prefill`, which no option asks for.

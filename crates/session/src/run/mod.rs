@@ -7,9 +7,10 @@
 //! | [`execution`] | one plan: deploy, execute, compare with one device |
 //! | [`deployed`] | one plan that stays loaded and computes inputs as they come |
 //! | `failover`, `replan` | whether interrupted runs continue; a plan for the servers that are left |
-//! | [`generate`](mod@generate), `sequence` | generation of tokens by a decoder, also after an agent is lost; the tokens so far |
+//! | [`generate`](mod@generate), [`generation`] | generation of tokens by a decoder, also after an agent is lost; its result |
+//! | `sequence`, `sequences` | the tokens so far; several sequences at a time |
 //! | `steps`, `sampling` | what computes the steps of a decoder; the choice of a token |
-//! | `token_check` | comparison of a plan's tokens with those of one device |
+//! | `check_tokens`, `token_check` | comparison of a plan's tokens with those of one device: of all sequences, of one |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
 //! | [`results_file`] | the file to which results of runs are appended |
@@ -27,6 +28,7 @@
 //! | `schedule_bench`, [`offload`] | memory schedules of a model run here, and on agents with tensors on a neighbour |
 
 pub mod binding;
+mod check_tokens;
 mod deploy;
 pub mod deployed;
 mod error;
@@ -34,6 +36,7 @@ mod execute;
 pub mod execution;
 mod failover;
 pub mod generate;
+pub mod generation;
 mod loaded;
 pub mod offload;
 pub mod options;
@@ -48,6 +51,7 @@ mod run_progress;
 mod sampling;
 pub(crate) mod schedule_bench;
 mod sequence;
+mod sequences;
 mod steps;
 mod token_check;
 pub mod whole_model;

@@ -72,7 +72,11 @@ impl<'a> Participants<'a> {
         agents: &'a [Agent],
         progress: &(dyn Fn(RunProgress<'_>) + Sync),
     ) -> Result<Participants<'a>, RunError> {
-        let (together, events) = mpsc::channel(16);
+        // Room for all that runs in flight report: inputs are sent while nothing takes it.
+        let outputs = deployment.setups.iter().filter_map(|setup| setup.sink.as_ref()).map(|sink| sink.values.len());
+        let of_a_run = outputs.sum::<usize>() + 3 * agents.len();
+        let in_flight = deployment.setups.iter().map(|setup| setup.in_flight as usize).max().unwrap_or(1);
+        let (together, events) = mpsc::channel(16 + of_a_run.saturating_mul(in_flight));
         let (commands, reached) = (vec![None; agents.len()], vec![Progress::Nothing; agents.len()]);
         let crashes = agents.iter().map(Agent::known_crash).collect();
         let mut participants =
@@ -164,12 +168,16 @@ impl<'a> Participants<'a> {
         waiting: impl Fn() -> String,
         deadline: Duration,
     ) -> Result<(usize, RunEvent), RunError> {
-        let stuck = || RunError::Stuck { waiting: waiting(), after: deadline };
-        match timeout(deadline, self.events.recv()).await {
-            Ok(Some((index, Ok(event)))) => Ok((index, event)),
-            Ok(Some((_, Err(error)))) => Err(RunError::Agent(self.explain(error).await)),
-            Ok(None) | Err(_) => Err(stuck()),
+        match self.received(deadline).await {
+            Some((index, Ok(event))) => Ok((index, event)),
+            Some((_, Err(error))) => Err(RunError::Agent(self.explain(error).await)),
+            None => Err(RunError::Stuck { waiting: waiting(), after: deadline }),
         }
+    }
+
+    /// What the next agent reports; `None` if none does within `deadline`. Nothing is lost if this is dropped.
+    pub async fn received(&mut self, deadline: Duration) -> Option<(usize, Result<RunEvent, AgentError>)> {
+        timeout(deadline, self.events.recv()).await.ok().flatten()
     }
 
     /// Waits until the progress of every agent is at least `goal`.
@@ -227,7 +235,7 @@ impl<'a> Participants<'a> {
     }
 
     /// The most specific of the errors that arrive within [`ERROR_GRACE_PERIOD`].
-    async fn explain(&mut self, first: AgentError) -> AgentError {
+    pub async fn explain(&mut self, first: AgentError) -> AgentError {
         let mut nearest = first;
         let listening = async {
             while nearest.causal_rank() > 0 {

@@ -25,7 +25,7 @@ pub(super) struct Sequence<'a> {
 }
 
 /// Makes a token of logits, or none to end.
-pub(super) type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + 'a;
+pub(super) type Select<'a> = dyn FnMut(&[f64]) -> Result<Option<u64>, Error> + Send + 'a;
 
 /// What becomes of a cancelled generation.
 const KEPT: &str = "the generated tokens are reported";
@@ -36,7 +36,21 @@ impl<'a> Sequence<'a> {
         Sequence { prompt, wanted, tokens: Vec::new(), prefill: Micros::ZERO, times: Vec::new(), since: None }
     }
 
-    /// Reads the prompt and the tokens so far, then generates the tokens that `select` makes of logits, until it makes none.
+    pub fn prompt(&self) -> &'a [u64] {
+        self.prompt
+    }
+
+    /// Number of tokens to generate.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.tokens.len() >= self.wanted
+    }
+
+    /// Reads the prompt and the tokens so far, then generates the tokens that `select` makes of logits, until it makes none or the
+    /// generation is cancelled.
     ///
     /// # Errors
     /// If a step fails, or the generation is cancelled before the first token. The tokens so far are kept.
@@ -56,15 +70,12 @@ impl<'a> Sequence<'a> {
         loop {
             let logits = match next {
                 Ok(logits) => logits,
-                Err(Error::Cancelled) if !events.is_unwanted() && !self.tokens.is_empty() => {
-                    events.notice(format_args!("interrupted after {} of {} tokens", self.tokens.len(), self.wanted));
-                    return Ok(());
-                }
+                Err(Error::Cancelled) if !events.is_unwanted() && !self.tokens.is_empty() => return Ok(()),
                 Err(error) => return Err(error),
             };
             let Some(token) = select(&logits)? else { return Ok(()) };
             self.push(token);
-            if self.tokens.len() >= self.wanted {
+            if self.is_complete() {
                 return Ok(());
             }
             next = match stop.is_requested() {

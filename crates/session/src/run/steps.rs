@@ -25,14 +25,21 @@ pub(super) trait Steps {
     ) -> Result<Vec<TensorData>, Error>;
 }
 
-impl Steps for Deployed<'_> {
+/// The steps of one of the sequences of a deployment.
+pub(super) struct SequenceSteps<'a> {
+    pub deployed: &'a Deployed<'a>,
+    /// Of as many as the deployment has inputs in flight.
+    pub sequence: u32,
+}
+
+impl Steps for SequenceSteps<'_> {
     fn step(
         &mut self,
         phase: Phase,
         inputs: &BTreeMap<&str, TensorData>,
         continues: bool,
     ) -> Result<Vec<TensorData>, Error> {
-        Deployed::step(self, phase, inputs, continues)
+        self.deployed.step((phase, self.sequence), inputs, continues)
     }
 }
 

@@ -67,6 +67,12 @@ pub(in crate::server) struct StageRun {
 pub enum RunStateError {
     #[error("inference {inference} is not in flight: expected {from} to {to}")]
     NotInFlight { inference: u64, from: u64, to: u64 },
+    #[error("inference {inference} is of sequence {sequence}: expected one of {sequences}")]
+    NoSequence { inference: u64, sequence: u32, sequences: u32 },
+    #[error("inference {inference} is of sequence {sequence}, as another in flight is")]
+    SequenceInFlight { inference: u64, sequence: u32 },
+    #[error("inference {inference} is too many: {most} are in flight")]
+    TooMany { inference: u64, most: u32 },
     #[error("inference {0} began in another phase")]
     OtherPhase(u64),
     #[error("value {0} is not expected from another server")]

@@ -1,7 +1,7 @@
 //! States: what one inference leaves to the next.
 
 use super::{
-    tests::{Harness, check, partition, render, setup, tensor, terminal},
+    tests::{Harness, beginning, check, partition, render, setup, tensor, terminal},
     *,
 };
 
@@ -17,7 +17,7 @@ fn a_state_goes_from_one_inference_to_the_next() {
     let mut harness = Harness::new(&setup);
     let mut content = Vec::new();
     for (inference, continues) in [(0, false), (1, true), (2, true), (3, false)] {
-        let start = Start { inference, phase: Phase::default(), continues };
+        let start = Start { continues, ..beginning(inference) };
         harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).unwrap();
         let task = harness.state.next_stage(0).unwrap();
         content.push(task.operands[1].bytes()[0]);
@@ -29,6 +29,38 @@ fn a_state_goes_from_one_inference_to_the_next() {
     }
     assert_eq!(content, [0, 1, 2, 0]);
     assert_eq!(harness.state.peak(0), Bytes(12));
+}
+
+#[test]
+fn each_sequence_in_flight_has_its_own_states() {
+    // Stage 0 reads the input 0 and the state 1, whose next content is 2, and computes the output 3.
+    let stages = partition("cpu", &[(&[0, 1], &[2, 3])]);
+    let state = State { operand: ValueId(1), result: ValueId(2) };
+    let (source, sink) = (terminal(&[0], Some(0)), terminal(&[3], Some(0)));
+    let of_both = Setup { source, sink, states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[]) };
+    let mut harness = Harness::new(&Arc::new(Setup { in_flight: 2, ..of_both }));
+    let mut start = |harness: &mut Harness, inference, sequence, continues| {
+        let start = Start { sequence, continues, ..beginning(inference) };
+        harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).map(|_| ())
+    };
+    // By inference: its sequence, and the content that it finds.
+    for (inference, (sequence, continues, found)) in
+        [(0, false, 0), (1, false, 0), (1, true, 2), (0, true, 1), (0, true, 4), (1, false, 0)].into_iter().enumerate()
+    {
+        let inference = inference as u64;
+        start(&mut harness, inference, sequence, continues).unwrap();
+        let task = harness.state.next_stage(0).unwrap();
+        assert_eq!(task.operands[1].bytes()[0], found, "{inference}");
+        let results = vec![tensor(vec![inference as u8 + 1; 8]), tensor(vec![0])];
+        harness.state.finish_stage(0, task.stage, StageRun { results, ..StageRun::default() }).unwrap();
+    }
+    assert_eq!(harness.live(), [16, 0], "the states of both stay");
+    start(&mut harness, 6, 0, true).unwrap();
+    let in_flight = RunStateError::SequenceInFlight { inference: 7, sequence: 0 };
+    assert_eq!(start(&mut harness, 7, 0, false), Err(in_flight));
+    let none = RunStateError::NoSequence { inference: 7, sequence: 2, sequences: 2 };
+    assert_eq!(start(&mut harness, 7, 2, false), Err(none));
+    start(&mut harness, 7, 1, true).unwrap();
 }
 
 #[test]
@@ -68,7 +100,7 @@ fn phases_have_their_own_stages_and_one_state() {
     for (inference, phase, continues) in
         [(0, Phase::Prefill, false), (1, Phase::Prefill, true), (2, Phase::Decode, true)]
     {
-        let start = Start { inference, phase, continues };
+        let start = Start { phase, continues, ..beginning(inference) };
         let (inputs, output) = if phase == Phase::Prefill { (4, 2) } else { (1, 1) };
         harness.state.start(start, &[tensor(vec![7; inputs])], Micros(1.0)).unwrap();
         let task = harness.state.next_stage(0).unwrap();

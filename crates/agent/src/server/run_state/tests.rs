@@ -95,7 +95,7 @@ impl Harness {
                 let values = self.state.setup.source.iter().flat_map(|source| &source.values);
                 let inputs: Vec<TensorData> = values.map(|value| self.zeros(*value)).collect();
                 let continues = words.len() > 2;
-                self.state.start(Start { inference: number(1), phase: Phase::default(), continues }, &inputs, now)
+                self.state.start(Start { continues, ..beginning(number(1)) }, &inputs, now)
             }
             "begin" => {
                 let begun = self.state.begin_receive(number(1), ValueId(number(2) as u32), now);
@@ -150,9 +150,9 @@ pub(super) fn render(effects: &Effects) -> String {
     if all.is_empty() { "-".to_string() } else { all.join(", ") }
 }
 
-/// The start of an inference that begins a sequence.
-fn beginning(inference: u64) -> Start {
-    Start { inference, phase: Phase::default(), continues: false }
+/// The start of an inference that begins a sequence, the first one of its setup.
+pub(super) fn beginning(inference: u64) -> Start {
+    Start { inference, phase: Phase::default(), sequence: 0, continues: false }
 }
 
 /// Source and sink on one server. Value 0 is the input, 1 comes from a peer; stage 0 computes 2 from 0, which is sent;
@@ -285,7 +285,7 @@ fn several_inferences_in_flight_share_a_partition() {
              sent 0 0 -> finished 0",
         ),
         (
-            "a later inference finishes first and frees no slot before the earlier one",
+            "a later inference finishes first, and another takes its place",
             "start 0 -> -
              start 1 -> -
              next 0 -> run 0.0 ready 1
@@ -297,8 +297,10 @@ fn several_inferences_in_flight_share_a_partition() {
              next 0 -> run 1.1 ready 8
              finish 0 -> outputs 1
              sent 1 0 -> finished 1
-             start 1 -> NotInFlight { inference: 1, from: 0, to: 1 }
-             start 2 -> NotInFlight { inference: 2, from: 0, to: 1 }",
+             start 1 -> NotInFlight { inference: 1, from: 0, to: 127 }
+             start 128 -> NotInFlight { inference: 128, from: 0, to: 127 }
+             start 2 -> -
+             start 3 -> TooMany { inference: 3, most: 2 }",
         ),
     ];
     check(&source_and_sink(2), &scripts);
