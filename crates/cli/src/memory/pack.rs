@@ -3,15 +3,18 @@
 use std::{fmt, path::PathBuf};
 
 use edgecut_graph::units::Bytes;
-use edgecut_session::memory::{
-    self, PackOptions,
-    pack::{ArenaSummary, PackSummary, Pool, PoolSummary, pool},
+use edgecut_session::{
+    memory::{
+        self, PackOptions,
+        pack::{ArenaSummary, PackSummary, Pool, PoolSummary, pool},
+    },
+    plan::options::TimeLimit,
 };
 
 use crate::{
     Outcome,
     format::{self, Format},
-    source_file,
+    source_file, stderr,
     stdout::print_line,
 };
 
@@ -43,6 +46,12 @@ pub struct Pack {
     #[arg(long, value_name = "MILLIONS")]
     effort: Option<u64>,
 
+    /// Stop the search after this time with the best packing so far, or `none` [default: 45s]
+    ///
+    /// Ctrl-C does so too. The same file and effort give the same packing, if the time does not end the search.
+    #[arg(long, value_name = "TIME")]
+    time_limit: Option<TimeLimit>,
+
     /// Write the file with a column `offset` to this file
     #[arg(long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
@@ -55,8 +64,9 @@ pub struct Pack {
 impl Pack {
     pub fn run(self) -> Outcome {
         self.output.as_deref().map_or(Ok(()), source_file::check_writable)?;
-        let options = PackOptions { capacity: self.capacity, pool: self.pool, effort: self.effort };
-        let packed = memory::pack(&self.file, &options)?;
+        let time_limit = self.time_limit.unwrap_or_default();
+        let options = PackOptions { capacity: self.capacity, pool: self.pool, effort: self.effort, time_limit };
+        let packed = memory::pack(&self.file, &options, &stderr::events())?;
         match (self.format, &packed.summary) {
             (Format::Csv, _) => format::print_all(packed.csv.as_bytes())?,
             (Format::Json, summary) => format::print_json(summary)?,

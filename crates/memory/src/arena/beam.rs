@@ -17,6 +17,7 @@ use super::{
     hash::mix,
     sections::{Number, Sections},
     skyline::{Valley, run_end, run_start, steps, valley},
+    watch::Watch,
 };
 
 /// How partial packings are compared.
@@ -155,16 +156,19 @@ impl<'a, N: Number> Beam<'a, N> {
         self.work / SECTIONS_PER_WORK
     }
 
-    /// The offsets of the lowest packing that is found with `width` survivors at each level, until `budget` is used up.
-    pub fn run(&mut self, width: usize, budget: u64) -> Option<Vec<N>> {
+    /// The offsets of the lowest packing that is found with `width` survivors at each level, until `budget` is used up
+    /// or `watch` stops it.
+    pub fn run(&mut self, width: usize, budget: u64, watch: &mut Watch<'_>) -> Option<Vec<N>> {
         let start = self.start();
         let levels = self.sections.len().min(LEVELS);
         let total = (u128::from(self.height) * self.sections.count as u128).max(1);
         let level = |area: u128| (area * levels as u128 / total).min(levels as u128) as usize;
         let mut waiting: Vec<Vec<Partial<N>>> = vec![Vec::new(); levels + 1];
         self.keep(start, &mut |partial| waiting[0].push(partial));
+        let mut watched = 0;
         for at in 0..waiting.len() {
-            while !waiting[at].is_empty() && self.work() < budget {
+            while !waiting[at].is_empty() && self.work() < budget && !watch.stops(self.work() - watched) {
+                watched = self.work();
                 let mut survivors = std::mem::take(&mut waiting[at]);
                 select(&mut survivors, width);
                 for partial in survivors {

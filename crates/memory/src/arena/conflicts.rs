@@ -5,6 +5,8 @@
 //! it. A snapshot is taken whenever an eighth of the live buffers has changed. So the total size of the snapshots is
 //! linear in the number of buffers, and the time of a query is linear in the size of its result.
 
+use std::ops::Range;
+
 /// A snapshot is taken once 1 in this many live buffers has changed.
 const CHANGED: usize = 8;
 
@@ -70,6 +72,38 @@ impl Conflicts {
         self.snapshots.push(Snapshot { start: end, end: self.live.len(), next });
     }
 
+    /// The sections of a buffer's lifetime.
+    pub fn span(&self, buffer: u32) -> Range<usize> {
+        let (start, end) = self.spans[buffer as usize];
+        start as usize..end as usize
+    }
+
+    /// The buffers that begin in these sections.
+    pub fn beginning(&self, sections: Range<usize>) -> Range<usize> {
+        self.first[sections.start] as usize..self.first[sections.end] as usize
+    }
+
+    /// The number of sections.
+    pub fn sections(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// The number of pairs of a buffer and one that shares a section with it, each counted from both sides.
+    pub fn pairs(&self) -> u64 {
+        let mut ends: Vec<u32> = self.spans.iter().map(|span| span.1).collect();
+        ends.sort_unstable();
+        // What begins before the end of a buffer shares a section with it, unless it has ended before.
+        let mut ended = 0;
+        let mut pairs = 0;
+        for &(start, end) in &self.spans {
+            while ends.get(ended).is_some_and(|end| *end <= start) {
+                ended += 1;
+            }
+            pairs += u64::from(self.first[end as usize]) - 1 - ended as u64;
+        }
+        pairs
+    }
+
     /// The buffers that share a section with `buffer`, in order of their beginning.
     pub fn of(&self, buffer: u32) -> impl Iterator<Item = u32> + '_ {
         let (start, end) = self.spans[buffer as usize];
@@ -110,6 +144,8 @@ mod tests {
                 (lower, lower + rng.u64(1..long))
             };
             let (conflicts, lifetimes) = of((0..round).map(lifetime).collect());
+            let of_each = (0..lifetimes.len() as u32).map(|buffer| conflicts.of(buffer).count() as u64);
+            assert_eq!(conflicts.pairs(), of_each.sum::<u64>());
             for (buffer, one) in (0..).zip(&lifetimes) {
                 let overlaps = |(other, two): &(u32, &(u64, u64))| *other != buffer && one.0 < two.1 && two.0 < one.1;
                 let all: Vec<u32> = (0..).zip(&lifetimes).filter(overlaps).map(|(other, _)| other).collect();

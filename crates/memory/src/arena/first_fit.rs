@@ -1,36 +1,13 @@
 //! First fit: each buffer in turn is placed at the lowest offset that is free of conflicts with those placed before.
 
-use super::{
-    preference::{FIRST_FIT, Traits},
-    problem::Problem,
-};
+use super::{peaks::Peaks, preference::Traits, problem::Problem};
 use crate::{Buffer, bound};
 
 /// The offset of a buffer that is not placed yet.
 const UNPLACED: u64 = u64::MAX;
 
-/// The best of all orders of [`FIRST_FIT`]; stops as soon as `bound` is reached.
-pub(super) fn portfolio(problem: &Problem<'_>, bound: u64) -> Vec<u64> {
-    let traits = traits(problem);
-    let mut order: Vec<u32> = (0..problem.buffers.len() as u32).collect();
-    let mut best = vec![0; problem.buffers.len()];
-    let mut lowest = u64::MAX;
-    for preference in FIRST_FIT {
-        preference.sort(&mut order, |buffer| traits[buffer as usize]);
-        let offsets = place(problem, &order);
-        let height = problem.height(&offsets);
-        if height < lowest {
-            (lowest, best) = (height, offsets);
-        }
-        if lowest <= bound {
-            break;
-        }
-    }
-    best
-}
-
 /// Places the buffers first fit in `order`, those with a fixed offset before all others.
-fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
+pub(super) fn place(problem: &Problem<'_>, order: &[u32]) -> Vec<u64> {
     // No buffer ends above the highest address.
     within(problem, order, UNPLACED - 1).into_iter().map(Option::unwrap_or_default).collect()
 }
@@ -69,10 +46,9 @@ pub(super) fn within(problem: &Problem<'_>, order: &[u32], capacity: u64) -> Vec
 /// The traits of each buffer that the orders use.
 pub(super) fn traits(problem: &Problem<'_>) -> Vec<Traits> {
     let loads = bound::loads(problem.buffers);
-    let contention = |lower: u64, upper: u64| {
-        let from = loads.partition_point(|load| load.from < lower);
-        loads[from..].iter().take_while(|load| load.from < upper).map(|load| load.bytes.0).max().unwrap_or(0)
-    };
+    let peaks = Peaks::new(&loads.iter().map(|load| load.bytes.0).collect::<Vec<_>>());
+    let at = |step: u64| loads.partition_point(|load| load.from < step);
+    let contention = |lower: u64, upper: u64| peaks.within(at(lower)..at(upper));
     let traits = problem.buffers.iter().map(|b| Traits {
         lower: b.lower,
         upper: b.upper,

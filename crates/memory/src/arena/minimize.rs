@@ -14,6 +14,7 @@ use super::{
     problem::Problem,
     search::{BranchAndBound, Verdict},
     sections::{Number, Sections},
+    watch::Watch,
 };
 use crate::bound;
 
@@ -27,18 +28,30 @@ const FIRST_ROUND: u64 = 1024;
 /// beams where there are more than some 500 buffers.
 const BEAMS: u64 = 16;
 
+/// The most buffers of a component that is searched: their levels take up to 32 bytes for each pair of buffers.
+const SEARCHED: usize = 4096;
+
 /// Lowers `offsets` until every buffer ends at or below `target`, the bound is met, or `effort` is used up.
 ///
 /// Returns a proven lower bound on the height.
-pub(super) fn minimize(problem: &Problem<'_>, offsets: &mut [u64], target: u64, effort: u64) -> u64 {
-    let mut state = Budget { left: effort, failed: FailedStates::new() };
-    let mut groups: Vec<Component<'_>> =
-        groups(problem).into_iter().map(|g| Component::new(problem, g, offsets)).collect();
+pub(super) fn minimize(
+    problem: &Problem<'_>,
+    offsets: &mut [u64],
+    target: u64,
+    effort: u64,
+    watch: &mut Watch<'_>,
+) -> u64 {
+    let mut state = Budget { left: effort, failed: FailedStates::new(), watch };
+    let end = |member: u32| offsets[member as usize] + problem.buffers[member as usize].size.0;
+    let is_high = |group: &Vec<u32>| group.iter().any(|&member| end(member) > target);
+    let high: Vec<Vec<u32>> = groups(problem).into_iter().filter(is_high).collect();
+    let mut groups: Vec<Component<'_>> = high.into_iter().map(|g| Component::new(problem, g, offsets)).collect();
     let mut round = 0;
     loop {
-        // The other components may use what one of them needs anyway.
+        // The other components may use what one of them needs anyway, or takes because it is not searched.
         let needed = groups.iter().map(|g| g.lower).max().unwrap_or(0);
-        let goal = needed.max(target);
+        let taken = groups.iter().filter(|g| g.members().is_empty()).map(|g| g.height).max().unwrap_or(0);
+        let goal = needed.max(target).max(taken);
         let open: Vec<&mut Component<'_>> = groups.iter_mut().filter(|g| g.height > goal).collect();
         if open.is_empty() || state.left == 0 {
             return needed;
@@ -46,13 +59,27 @@ pub(super) fn minimize(problem: &Problem<'_>, offsets: &mut [u64], target: u64, 
         for group in open {
             group.round(&mut state, goal, round, offsets);
         }
+        state.watch.reached(groups.iter().map(|g| g.height).max().unwrap_or(0));
         round += 1;
     }
 }
 
-struct Budget {
+/// Whether every component that must get lower for `target` is searched.
+pub(super) fn searches(problem: &Problem<'_>, offsets: &[u64], target: u64) -> bool {
+    let end = |member: u32| offsets[member as usize] + problem.buffers[member as usize].size.0;
+    groups(problem).iter().all(|group| group.len() <= SEARCHED || group.iter().all(|&member| end(member) <= target))
+}
+
+struct Budget<'s, 'w> {
     left: u64,
     failed: FailedStates,
+    watch: &'s mut Watch<'w>,
+}
+
+impl Budget<'_, '_> {
+    fn spend(&mut self, work: u64) {
+        self.left = if self.watch.has_stopped() { 0 } else { self.left.saturating_sub(work) };
+    }
 }
 
 /// Buffers whose lifetimes overlap only among themselves.
@@ -76,7 +103,7 @@ struct Component<'a> {
 enum Width {
     Narrow(Sections<i32>),
     Wide(Sections<i64>),
-    /// More than 63 bits: not searched.
+    /// More than 63 bits, or more than [`SEARCHED`] buffers: not searched.
     Beyond,
 }
 
@@ -84,8 +111,10 @@ impl<'a> Component<'a> {
     fn new(problem: &'a Problem<'a>, members: Vec<u32>, offsets: &[u64]) -> Component<'a> {
         let buffers: Vec<_> = members.iter().map(|&m| problem.buffers[m as usize]).collect();
         let unit = unit(&buffers);
-        let sections = Sections::new(problem, &members, unit).map(Width::Narrow);
-        let sections = sections.or_else(|| Sections::new(problem, &members, unit).map(Width::Wide));
+        let is_searched = members.len() <= SEARCHED;
+        let narrow = || Sections::new(problem, &members, unit).map(Width::Narrow);
+        let wide = || Sections::new(problem, &members, unit).map(Width::Wide);
+        let sections = if is_searched { narrow().or_else(wide) } else { None };
         let height = members.iter().map(|&m| offsets[m as usize] + problem.buffers[m as usize].size.0).max();
         Component {
             problem,
@@ -100,7 +129,7 @@ impl<'a> Component<'a> {
     }
 
     /// Beam searches for lower packings, each with another ranking or wider than the last.
-    fn widen(&mut self, state: &mut Budget, goal: u64, budget: u64, offsets: &mut [u64]) {
+    fn widen(&mut self, state: &mut Budget<'_, '_>, goal: u64, budget: u64, offsets: &mut [u64]) {
         let until = state.left.saturating_sub(budget);
         while self.height > goal && state.left > until {
             let (turn, height, room) = (self.beams, self.height, state.left - until);
@@ -118,8 +147,8 @@ impl<'a> Component<'a> {
     }
 
     /// Tries `goal` with every preference, then heights between it and the best one.
-    fn round(&mut self, state: &mut Budget, goal: u64, round: u32, offsets: &mut [u64]) {
-        let n = self.problem.buffers.len() as u64;
+    fn round(&mut self, state: &mut Budget<'_, '_>, goal: u64, round: u32, offsets: &mut [u64]) {
+        let n = self.members().len() as u64;
         let budget = (n * FIRST_ROUND).saturating_mul(1 << round.min(40));
         for &preference in SEARCH {
             if self.attempt(state, goal, preference, budget, offsets) != Verdict::Exhausted {
@@ -157,7 +186,7 @@ impl<'a> Component<'a> {
     /// One search at one capacity.
     fn attempt(
         &mut self,
-        state: &mut Budget,
+        state: &mut Budget<'_, '_>,
         capacity: u64,
         preference: Preference,
         budget: u64,
@@ -202,7 +231,7 @@ fn beam<N: Number>(
     turn: usize,
     height: u64,
     room: u64,
-    state: &mut Budget,
+    state: &mut Budget<'_, '_>,
     offsets: &mut [u64],
 ) -> Option<()> {
     if !sections.is_free(height / sections.unit) {
@@ -213,12 +242,13 @@ fn beam<N: Number>(
         return None;
     }
     let mut beam = Beam::new(sections, ranking, height / sections.unit);
-    if let Some(found) = beam.run(width, state.left) {
+    if let Some(found) = beam.run(width, state.left, state.watch) {
         for (&member, offset) in sections.members.iter().zip(found) {
             offsets[member as usize] = offset.get() * sections.unit;
         }
     }
-    state.left = state.left.saturating_sub(beam.work() + sections.len() as u64);
+    let work = beam.work();
+    state.spend(work + sections.len() as u64);
     Some(())
 }
 
@@ -227,19 +257,20 @@ fn search<N: Number>(
     capacity: u64,
     preference: Preference,
     budget: u64,
-    state: &mut Budget,
+    state: &mut Budget<'_, '_>,
     offsets: &mut [u64],
 ) -> Verdict {
     let Some(capacity) = N::of(capacity / sections.unit) else { return Verdict::Exhausted };
     let mut search = BranchAndBound::new(sections, preference, capacity, &mut state.failed);
-    let verdict = search.run(budget);
+    let verdict = search.run(budget, state.watch);
     if verdict == Verdict::Packed {
         for (&member, offset) in sections.members.iter().zip(search.offsets()) {
             offsets[member as usize] = offset.get() * sections.unit;
         }
     }
     // Even a search that ends at once has a cost.
-    state.left = state.left.saturating_sub(search.work() + sections.len() as u64);
+    let work = search.work();
+    state.spend(work + sections.len() as u64);
     verdict
 }
 

@@ -2,31 +2,44 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `problem`, `conflicts` | validated buffers, and which of them are live at the same time |
+//! | `problem`, `conflicts`, `peaks` | validated buffers, and which of them are live at the same time |
 //! | `first_fit`, `preference` | a portfolio of first-fit orders, which nearly always suffices for a network |
+//! | `fill`, `candidates` | packings that fill the lowest valley of the skyline, for any number of buffers |
 //! | `search`, `sections`, `failed_states` | a canonical branch and bound for one capacity |
 //! | `beam`, `skyline` | a beam search for low packings |
-//! | `minimize` | searches at decreasing capacities, if first fit misses the lower bound |
+//! | `minimize` | searches at decreasing capacities, for what has few buffers |
+//! | `eject` | makes many buffers fit below a lower height, some of them at a time |
 //! | [`pools`] | several memories, filled in order of preference |
+//! | [`watch`] | what is reported meanwhile, and the end before the effort is used up |
 //!
-//! Effort is counted in work, not in time, so that the same input always gives the same packing.
+//! Effort is counted in work, not in time, so that the same input always gives the same packing. Memory is linear in the
+//! number of buffers, but for searches of at most a few thousand.
 
 mod beam;
+mod candidates;
 mod conflicts;
+mod eject;
 mod failed_states;
+mod fill;
 mod first_fit;
+mod greedy;
 mod hash;
 mod minimize;
+mod peaks;
 pub mod pools;
 mod preference;
 mod problem;
 mod search;
 mod sections;
 mod skyline;
+pub mod watch;
 
 pub use problem::ArenaError;
 
+use std::ops::ControlFlow;
+
 use problem::Problem;
+use watch::{Watch, Watcher};
 
 use super::{Buffer, Packing, bound};
 use edgecut_graph::units::Bytes;
@@ -40,6 +53,9 @@ pub struct PackOptions {
     pub effort: u64,
 }
 
+/// One in so many parts of the effort goes to ejections where all that is too high can be searched afterwards.
+const EJECTION: u64 = 2;
+
 impl Default for PackOptions {
     fn default() -> PackOptions {
         PackOptions { capacity: None, effort: 1_000_000 }
@@ -52,12 +68,33 @@ impl Default for PackOptions {
 /// If an alignment is 0, a lifetime ends before it begins, fixed offsets overlap, or the sizes add up to more than
 /// 2^62 bytes.
 pub fn pack(buffers: &[Buffer], options: &PackOptions) -> Result<Packing, ArenaError> {
+    pack_watched(buffers, options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same, while `watcher` is told the best height so far. If it breaks, the best packing so far is returned.
+///
+/// # Errors
+/// As [`pack`].
+pub fn pack_watched(
+    buffers: &[Buffer],
+    options: &PackOptions,
+    watcher: &mut Watcher<'_>,
+) -> Result<Packing, ArenaError> {
     let problem = Problem::new(buffers)?;
     let mut bound = bound::arena(buffers).0;
     let target = options.capacity.map_or(bound, |capacity| capacity.0.max(bound));
-    let mut offsets = first_fit::portfolio(&problem, target);
-    if problem.height(&offsets) > target && options.effort > 0 {
-        bound = bound.max(minimize::minimize(&problem, &mut offsets, target, options.effort));
+    let mut watch = Watch::new(watcher, bound);
+    let greedy = greedy::pack(&problem, target, options.effort, &mut watch);
+    let (mut offsets, mut left) = (greedy.offsets, options.effort.saturating_sub(greedy.work));
+    let is_open = |offsets: &[u64], left: u64, watch: &Watch<'_>| {
+        problem.height(offsets) > target && left > 0 && !watch.has_stopped()
+    };
+    if problem.born().len() > greedy::FEW && is_open(&offsets, left, &watch) {
+        let share = if minimize::searches(&problem, &offsets, target) { left / EJECTION } else { left };
+        left -= eject::lower(&problem, &mut offsets, target, share, &mut watch).min(left);
+    }
+    if is_open(&offsets, left, &watch) {
+        bound = bound.max(minimize::minimize(&problem, &mut offsets, target, left, &mut watch));
     }
     let height = Bytes(problem.height(&offsets));
     Ok(Packing { offsets: offsets.into_iter().map(Bytes).collect(), height, bound: Bytes(bound) })
@@ -213,6 +250,61 @@ mod tests {
             gaps.push(packing.gap());
         }
         assert!(gaps.iter().all(|gap| *gap < 0.1) && gaps.contains(&0.0), "{gaps:?}");
+    }
+
+    #[test]
+    fn thousands_of_pieces_come_near_their_bound() {
+        let mut buffers = large_jigsaw(3000, 4);
+        buffers.truncate(2700);
+        let options = PackOptions { effort: 60_000_000, ..PackOptions::default() };
+        let packing = pack(&buffers, &options).unwrap();
+        assert_eq!(check::packing(&buffers, &packing), Ok(()));
+        assert!(packing.gap() < 0.15, "{}", packing.gap());
+        assert_eq!(pack(&buffers, &options), Ok(packing));
+    }
+
+    #[test]
+    fn training_with_many_buffers_is_packed_at_its_bound() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        let half = 20_000;
+        let buffers: Vec<Buffer> = (0..half)
+            .flat_map(|k| {
+                let kept = Buffer::new(k, 2 * half - k + rng.u64(0..4), Bytes(256 * rng.u64(1..5000)));
+                let scratch = Buffer::new(k, k + rng.u64(1..5), Bytes(256 * rng.u64(1..1000)));
+                [kept, scratch]
+            })
+            .collect();
+        let packing = pack(&buffers, &PackOptions { effort: 1_000_000, ..PackOptions::default() }).unwrap();
+        assert_eq!(check::packing(&buffers, &packing), Ok(()));
+        assert!(packing.gap() < 0.001, "{}", packing.gap());
+    }
+
+    #[test]
+    fn a_watcher_ends_the_search_with_a_packing() {
+        for buffers in [large_jigsaw(2000, 7), large_jigsaw(300, 8)] {
+            let mut calls = 0;
+            let options = PackOptions { effort: u64::MAX, ..PackOptions::default() };
+            let packing = pack_watched(&buffers, &options, &mut |standing| {
+                calls += 1;
+                assert!(standing.height.is_none_or(|height| height >= standing.bound));
+                if calls == 20 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(check::packing(&buffers, &packing.unwrap()), Ok(()));
+            assert_eq!(calls, 20);
+        }
+    }
+
+    #[test]
+    fn sizes_up_to_the_largest_sum_are_packed() {
+        let size = |count: u64| Bytes((1 << 62) / count - 1);
+        for count in [1, 600, 5000] {
+            let buffers: Vec<Buffer> =
+                (0..count).map(|k| Buffer::new(k, [k, k + 2, u64::MAX][k as usize % 3], size(count))).collect();
+            let packing = pack(&buffers, &PackOptions::default()).unwrap();
+            assert_eq!(check::packing(&buffers, &packing), Ok(()));
+        }
+        let huge = vec![Buffer::new(0, u64::MAX, Bytes(u64::MAX)).align(u64::MAX); 600];
+        assert_eq!(pack(&huge, &PackOptions::default()), Err(ArenaError::TooLarge));
     }
 
     proptest! {

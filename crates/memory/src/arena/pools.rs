@@ -1,11 +1,14 @@
 //! Packing into several memories: each buffer goes into the first pool that has room for it.
 
+use std::ops::ControlFlow;
+
 use super::{
     ArenaError, PackOptions,
     first_fit::{traits, within},
-    pack,
+    pack_watched,
     preference::FIRST_FIT,
     problem::Problem,
+    watch::Watcher,
 };
 use crate::{Buffer, Packing, Pool, PoolPacking};
 use edgecut_graph::units::Bytes;
@@ -26,11 +29,25 @@ pub enum PoolError {
 /// # Errors
 /// As [`pack`], and if no pool has room for some buffers.
 pub fn pack_pools(buffers: &[Buffer], pools: &[Pool], options: &PackOptions) -> Result<PoolPacking, PoolError> {
+    pack_pools_watched(buffers, pools, options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same, while `watcher` is told the best height of the pool that is being packed. If it breaks, what remains is
+/// packed without a search.
+///
+/// # Errors
+/// As [`pack_pools`].
+pub fn pack_pools_watched(
+    buffers: &[Buffer],
+    pools: &[Pool],
+    options: &PackOptions,
+    watcher: &mut Watcher<'_>,
+) -> Result<PoolPacking, PoolError> {
     let mut pooled = PoolPacking { pools: vec![0; buffers.len()], packings: Vec::new() };
     let mut left: Vec<usize> = (0..buffers.len()).collect();
     for (number, pool) in pools.iter().enumerate() {
         let waiting: Vec<Buffer> = left.iter().map(|&index| buffers[index]).collect();
-        let (taken, packing) = fill(&waiting, pool.capacity, options)?;
+        let (taken, packing) = fill(&waiting, pool.capacity, options, watcher)?;
         left.iter().zip(&taken).filter(|(_, taken)| **taken).for_each(|(&index, _)| pooled.pools[index] = number);
         let mut taken = taken.into_iter();
         left.retain(|_| !taken.next().unwrap_or(true));
@@ -49,8 +66,9 @@ fn fill(
     buffers: &[Buffer],
     capacity: Option<Bytes>,
     options: &PackOptions,
+    watcher: &mut Watcher<'_>,
 ) -> Result<(Vec<bool>, Packing), ArenaError> {
-    let all = pack(buffers, &PackOptions { capacity, ..*options })?;
+    let all = pack_watched(buffers, &PackOptions { capacity, ..*options }, watcher)?;
     let Some(capacity) = capacity.filter(|capacity| all.height > *capacity) else {
         return Ok((vec![true; buffers.len()], all));
     };

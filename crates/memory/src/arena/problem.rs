@@ -1,5 +1,7 @@
 //! A packing problem prepared for search: validated, with the conflicts of each buffer.
 
+use std::collections::BTreeMap;
+
 use super::conflicts::{Conflicts, spans};
 use crate::Buffer;
 use edgecut_graph::units::Bytes;
@@ -49,17 +51,10 @@ impl<'a> Problem<'a> {
         if sum > MAX_SUM {
             return Err(ArenaError::TooLarge);
         }
-        let problem = Problem::of(buffers);
-        for (index, buffer) in buffers.iter().enumerate() {
-            let Some(offset) = buffer.fixed else { continue };
-            for other in problem.conflicts(index) {
-                let conflict = &buffers[other as usize];
-                if conflict.fixed.is_some_and(|f| f < offset + buffer.size && offset < f + conflict.size) {
-                    return Err(ArenaError::FixedOverlap(index, other as usize));
-                }
-            }
+        match fixed_overlap(buffers) {
+            Some((one, other)) => Err(ArenaError::FixedOverlap(one, other)),
+            None => Ok(Problem::of(buffers)),
         }
-        Ok(problem)
     }
 
     fn of(buffers: &'a [Buffer]) -> Problem<'a> {
@@ -78,6 +73,16 @@ impl<'a> Problem<'a> {
         &self.born
     }
 
+    /// The conflicts of `born`, which are numbered by their position there.
+    pub fn timeline(&self) -> &Conflicts {
+        &self.conflicts
+    }
+
+    /// The buffer at a position in `born`.
+    pub fn at(&self, position: usize) -> &Buffer {
+        &self.buffers[self.born[position] as usize]
+    }
+
     /// The buffers of nonzero size whose lifetimes overlap that of `buffer`, in order of their beginning.
     pub fn conflicts(&self, buffer: usize) -> impl Iterator<Item = u32> + '_ {
         let positions = self.positions[buffer].into_iter().flat_map(|position| self.conflicts.of(position));
@@ -88,4 +93,31 @@ impl<'a> Problem<'a> {
     pub fn height(&self, offsets: &[u64]) -> u64 {
         self.buffers.iter().zip(offsets).map(|(b, offset)| offset + b.size.0).max().unwrap_or(0)
     }
+}
+
+/// Two buffers that overlap at their fixed offsets, if there are any: a sweep over time with the live ones by offset.
+fn fixed_overlap(buffers: &[Buffer]) -> Option<(usize, usize)> {
+    let mut events: Vec<(u64, bool, usize, u64)> = Vec::new();
+    for (index, buffer) in buffers.iter().enumerate() {
+        if let Some(offset) = buffer.fixed.filter(|_| buffer.size.0 > 0 && buffer.lower < buffer.upper) {
+            events.push((buffer.lower, true, index, offset.0));
+            events.push((buffer.upper, false, index, offset.0));
+        }
+    }
+    events.sort_unstable();
+    let mut live: BTreeMap<u64, usize> = BTreeMap::new();
+    for (_, begins, index, offset) in events {
+        if !begins {
+            live.remove(&offset);
+            continue;
+        }
+        let end = offset + buffers[index].size.0;
+        if let Some((start, &other)) = live.range(..end).next_back()
+            && start + buffers[other].size.0 > offset
+        {
+            return Some((index.min(other), index.max(other)));
+        }
+        live.insert(offset, index);
+    }
+    None
 }

@@ -21,6 +21,7 @@ use super::{
     failed_states::FailedStates,
     preference::Preference,
     sections::{Number, Sections},
+    watch::Watch,
 };
 
 /// The maximum length of [`BranchAndBound::waiting`], which has the unplaced buffers of every level: up to half the
@@ -135,8 +136,10 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
         self.work
     }
 
-    /// Searches until `budget` unplaced buffers have been examined, or the levels hold more than [`MAX_WAITING`].
-    pub fn run(&mut self, budget: u64) -> Verdict {
+    /// Searches until `budget` unplaced buffers have been examined, the levels hold more than [`MAX_WAITING`], or `watch`
+    /// stops it.
+    pub fn run(&mut self, budget: u64, watch: &mut Watch<'_>) -> Verdict {
+        let mut watched = 0;
         self.waiting.extend((0..self.sections.len() as u32).map(|buffer| Unplaced { buffer, ..Unplaced::default() }));
         self.split(0, 0, self.sections.count);
         if self.enter_part() {
@@ -156,7 +159,9 @@ impl<'a, N: Number> BranchAndBound<'a, N> {
                 self.fail();
                 continue;
             };
-            if self.work >= budget || self.waiting.len() > MAX_WAITING {
+            let since = self.work - watched;
+            watched = self.work;
+            if self.work >= budget || self.waiting.len() > MAX_WAITING || watch.stops(since) {
                 return Verdict::Exhausted;
             }
             if self.place(candidate) && self.advance(candidate) && self.succeed() {

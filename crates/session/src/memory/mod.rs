@@ -83,10 +83,10 @@ mod tests {
         assert_eq!(schedules.rows[0].peak_bytes, Bytes(6528));
         assert!(schedules.csv.is_some() && schedules.check().is_ok());
         let (_folder, buffers) = in_folder("buffers.csv", "id,lower,upper,size\na,0,9,100\nb,0,3,60\nc,3,9,60\n");
-        let packed = pack(&buffers, &PackOptions::default()).unwrap();
+        let packed = pack(&buffers, &PackOptions::default(), &events).unwrap();
         assert!(matches!(packed.summary, pack::PackSummary::Arena(arena) if arena.arena_bytes == Bytes(160)));
         let options = PackOptions { capacity: Some(Bytes(100)), ..PackOptions::default() };
-        assert!(matches!(pack(&buffers, &options), Err(Error::NoPlan(_))));
+        assert!(matches!(pack(&buffers, &options, &events), Err(Error::NoPlan(_))));
     }
 
     #[test]

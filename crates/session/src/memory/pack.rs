@@ -1,26 +1,41 @@
 //! Offsets for buffers with given lifetimes, in one arena or in several memories.
 
-use std::path::Path;
+use std::{
+    ops::ControlFlow,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use edgecut_graph::units::{Bytes, UnitError};
 use edgecut_interop::minimalloc::BufferTable;
 pub use edgecut_memory::Pool;
 use edgecut_memory::{
     self as memory, Packing,
-    arena::pools::{PoolError, pack_pools},
+    arena::{
+        ArenaError, pack_watched,
+        pools::{PoolError, pack_pools_watched},
+        watch::{Standing, Watcher},
+    },
     check,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::effort::steps;
 use crate::{
-    Error,
+    Error, Event, Events,
     file_kind::{self as kind, FileKind},
     input as file, option_values,
+    plan::options::{TimeLimit, time_limit},
 };
 
 /// Default number of placements that are tried, in millions.
 const EFFORT: u64 = 300;
+
+/// Default time limit. What the default effort takes is a fraction of it, unless there are millions of buffers.
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// How often progress is reported.
+const REPORT: Duration = Duration::from_millis(200);
 
 /// How buffers are packed. By default, into the smallest arena that is found.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -35,6 +50,9 @@ pub struct PackOptions {
     pub pool: Vec<Pool>,
     /// Millions of placements to try. By default, 300; 30 take about 1 s.
     pub effort: Option<u64>,
+    /// Stop the search after this time with the best packing so far. By default, 45 s.
+    #[serde(deserialize_with = "time_limit")]
+    pub time_limit: TimeLimit,
 }
 
 /// Packed buffers.
@@ -78,7 +96,7 @@ pub struct PoolSummary {
 ///
 /// # Errors
 /// If the file cannot be read, the options contradict each other, or the buffers do not fit.
-pub fn pack(table: &Path, options: &PackOptions) -> Result<Packed, Error> {
+pub fn pack(table: &Path, options: &PackOptions, events: &Events) -> Result<Packed, Error> {
     if options.capacity.is_some() && !options.pool.is_empty() {
         return Err(Error::BadInput("option `capacity` has no effect with option `pool`".into()));
     }
@@ -86,17 +104,75 @@ pub fn pack(table: &Path, options: &PackOptions) -> Result<Packed, Error> {
     let buffers =
         BufferTable::parse(&bytes).map_err(|error| kind::mismatch_error(table, &bytes, FileKind::Buffers, error))?;
     let search = memory::PackOptions { capacity: options.capacity, effort: steps(options.effort, EFFORT) };
+    let search = Search { options: search, time_limit: options.time_limit, events };
     match options.pool.as_slice() {
         [] => in_arena(table, &buffers, &search),
         pools => in_pools(&buffers, pools, &search),
     }
 }
 
-fn in_arena(path: &Path, table: &BufferTable, search: &memory::PackOptions) -> Result<Packed, Error> {
-    let packing = memory::pack(&table.buffers, search)
-        .map_err(|error| Error::BadInput(format!("{}: {error}", path.display()).into()))?;
+/// A search that is shown and can be stopped.
+struct Search<'a> {
+    options: memory::PackOptions,
+    time_limit: TimeLimit,
+    events: &'a Events,
+}
+
+impl Search<'_> {
+    /// Does `work` until it is finished, or its watcher stops it.
+    fn run<T>(&self, buffers: usize, work: impl FnOnce(&mut Watcher<'_>) -> T) -> Result<T, Error> {
+        let limit = match self.time_limit {
+            TimeLimit::Of(limit) => Some(limit.to_duration().unwrap_or(Duration::MAX)),
+            TimeLimit::None => None,
+            TimeLimit::Auto => Some(LIMIT),
+        };
+        let stop = self.events.stop(limit, "the best packing so far is used");
+        let shown = self.events.progress();
+        let mut reported: Option<Instant> = None;
+        let mut is_stopped = false;
+        let packed = work(&mut |standing| {
+            if stop.is_requested() {
+                is_stopped = true;
+                return ControlFlow::Break(());
+            }
+            if reported.is_none_or(|at| at.elapsed() >= REPORT) {
+                reported = Some(Instant::now());
+                let what = progress(buffers, standing);
+                self.events.emit(Event::Planning { what: &what, remaining: stop.remaining() });
+            }
+            ControlFlow::Continue(())
+        });
+        drop(shown);
+        if self.events.is_unwanted() {
+            return Err(Error::Cancelled);
+        }
+        if is_stopped && stop.is_over() {
+            let longer =
+                if self.time_limit == TimeLimit::Auto { " (option `time_limit=none` lets it end)" } else { "" };
+            self.events.status(format_args!("time limit reached: this is the best packing so far{longer}"));
+        }
+        Ok(packed)
+    }
+}
+
+/// What is shown of a search.
+fn progress(buffers: usize, standing: Standing) -> String {
+    match standing.height {
+        Some(height) => {
+            let above = (height.0 as f64 / standing.bound.0.max(1) as f64 - 1.0).max(0.0);
+            format!("packing {buffers} buffers: {height}, {:.2} % above the lower bound", 100.0 * above)
+        }
+        None => format!("packing {buffers} buffers"),
+    }
+}
+
+fn in_arena(path: &Path, table: &BufferTable, search: &Search<'_>) -> Result<Packed, Error> {
+    let capacity = search.options.capacity;
+    let refused = |error: ArenaError| Error::BadInput(format!("{}: {error}", path.display()).into());
+    let packed = search.run(table.buffers.len(), |watcher| pack_watched(&table.buffers, &search.options, watcher))?;
+    let packing = packed.map_err(refused)?;
     check::packing(&table.buffers, &packing).map_err(Error::failed)?;
-    if let Some(capacity) = search.capacity.filter(|capacity| packing.height > *capacity) {
+    if let Some(capacity) = capacity.filter(|capacity| packing.height > *capacity) {
         return Err(Error::NoPlan(too_small(capacity, packing.bound, packing.height).into()));
     }
     let summary = ArenaSummary {
@@ -104,13 +180,15 @@ fn in_arena(path: &Path, table: &BufferTable, search: &memory::PackOptions) -> R
         arena_bytes: packing.height,
         bound_bytes: packing.bound,
         gap: packing.gap(),
-        capacity_bytes: search.capacity,
+        capacity_bytes: capacity,
     };
     Ok(Packed { summary: PackSummary::Arena(summary), csv: table.print(&packing) })
 }
 
-fn in_pools(table: &BufferTable, pools: &[Pool], search: &memory::PackOptions) -> Result<Packed, Error> {
-    let pooled = pack_pools(&table.buffers, pools, search).map_err(|error| match error {
+fn in_pools(table: &BufferTable, pools: &[Pool], search: &Search<'_>) -> Result<Packed, Error> {
+    let packed = search
+        .run(table.buffers.len(), |watcher| pack_pools_watched(&table.buffers, pools, &search.options, watcher))?;
+    let pooled = packed.map_err(|error| match error {
         PoolError::Full { .. } => Error::NoPlan(error.to_string().into()),
         PoolError::Arena(error) => Error::bad_input(error),
     })?;
@@ -137,7 +215,7 @@ fn too_small(capacity: Bytes, bound: Bytes, height: Bytes) -> String {
         ),
         false => format!(
             "no packing within {} bytes was found: the best one takes {} bytes, the lower bound is {}; \
-             option `effort` searches longer",
+             options `effort` and `time_limit` search longer",
             capacity.0, height.0, bound.0
         ),
     }

@@ -138,7 +138,7 @@ impl TimeLimit {
     pub const DEFAULT: Duration = Duration::from_secs(60);
 }
 
-fn time_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeLimit, D::Error> {
+pub(crate) fn time_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeLimit, D::Error> {
     Ok(option_values::time_or_none(deserializer)?.map_or(TimeLimit::None, TimeLimit::Of))
 }
 
