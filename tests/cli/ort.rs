@@ -43,7 +43,10 @@ fn kernels_of_a_session_become_medians_of_groups() {
         "{printed}"
     );
     let ones = |column: &str, value: &str| found.iter().all(|row| row[column] == value);
-    assert!(ones("n", "3") && ones("server", "ort") && ones("device", "cpu") && ones("engine", "onnxruntime"), "{printed}");
+    assert!(
+        ones("n", "3") && ones("server", "ort") && ones("device", "cpu") && ones("engine", "onnxruntime"),
+        "{printed}"
+    );
     assert!(ones("granularity", "fused") && ones("mode", "in-situ") && ones("threads", "1"), "{printed}");
     assert_eq!((found[0]["time_us_min"].as_str(), found[0]["workspace_bytes"].as_str()), ("40", ""));
     for counted in [
@@ -91,16 +94,25 @@ fn a_plan_is_made_of_a_session_and_exported_as_its_settings() {
     let plan = planned(folder.path(), "");
     assert_eq!(plan["predicted"]["latency_us"], 42.0 + 82.0 + 28.0 + 9.0 + 16.0);
     let (printed, said) = done(folder.path(), "export plan.json --format ort --output ort");
-    assert!(printed.contains("session.layer_assignment_settings = cpu(=ort-cpu)") && said.is_empty(), "{printed}{said}");
+    assert!(
+        printed.contains("session.layer_assignment_settings = cpu(=ort-cpu)") && said.is_empty(),
+        "{printed}{said}"
+    );
     let text = fs::read_to_string(folder.path().join("ort/session_options.json")).unwrap();
     assert_eq!(text, "{\n  \"session.layer_assignment_settings\": \"cpu(=ort-cpu)\"\n}\n");
     // The memory of the exported model's kernels is that of the plan's groups.
     let memory = fs::read_to_string(folder.path().join("ort/memory.csv")).unwrap();
-    assert!(memory.starts_with("#name,input_sizes,initializers_sizes,total_dynamic_sizes,total_temp_allocations\n"), "{memory}");
+    assert!(
+        memory.starts_with("#name,input_sizes,initializers_sizes,total_dynamic_sizes,total_temp_allocations\n"),
+        "{memory}"
+    );
     let import = "profile ort/model.onnx --import ort/memory.csv --format csv";
     let found = rows(&done(folder.path(), import).0);
     let workspaces = plan["groups"].as_array().unwrap().iter().map(|group| group["workspace_bytes"].to_string());
-    assert_eq!(found.iter().map(|row| row["workspace_bytes"].clone()).collect::<Vec<_>>(), workspaces.collect::<Vec<_>>());
+    assert_eq!(
+        found.iter().map(|row| row["workspace_bytes"].clone()).collect::<Vec<_>>(),
+        workspaces.collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -121,7 +133,12 @@ fn what_annotations_cannot_say_is_said() {
     assert!(said.contains("b is another server than a: ONNX Runtime places on one host"), "{said}");
     let model = fs::read(folder.path().join("ort/model.onnx")).unwrap();
     let count = |text: &[u8]| model.windows(text.len()).filter(|window| *window == text).count();
-    assert!(count(b"layer_ann") == 8 && count(b"b-gpu0") >= 3 && count(b"a-cpu") >= 3, "{} {}", count(b"layer_ann"), count(b"b-gpu0"));
+    assert!(
+        count(b"layer_ann") == 8 && count(b"b-gpu0") >= 3 && count(b"a-cpu") >= 3,
+        "{} {}",
+        count(b"layer_ann"),
+        count(b"b-gpu0")
+    );
 }
 
 #[test]
@@ -140,7 +157,10 @@ fn files_that_are_wrong_are_refused_with_their_place() {
     for (line, why) in [
         (format!("profile {own} --import cut.json"), "cut.json: the profile ends within its events, line"),
         (format!("profile {own} --import negative.json"), "`r1_nchwc_kernel_time`: `ts`"),
-        (format!("profile {own} --import idle.json"), "idle.json: the profile has no times of kernels: run the session"),
+        (
+            format!("profile {own} --import idle.json"),
+            "idle.json: the profile has no times of kernels: run the session",
+        ),
         (format!("profile {own} --import size.csv"), "`13152x` is not a size in bytes"),
         (format!("profile {own} --import short.csv"), "short.csv: it has no lines: run the session once"),
         (format!("profile {own} --import other.csv"), "none of its 1 kernels, such as `gemm_1`, is in the model"),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use edgecut_graph::{Graph, OperatorId, units::Micros};
+use edgecut_graph::{
+    Graph, OperatorId,
+    units::{Bytes, Micros},
+};
 use edgecut_plan::{DeviceId, Plan};
 use edgecut_profile::items;
 
@@ -11,16 +14,25 @@ use edgecut_profile::items;
 pub(super) struct WholePlacement {
     /// By operator of the model. Operators that no group of the plan has are on the sink.
     pub devices: Vec<DeviceId>,
-    /// By group of the model that the plan has: its operators, and the most memory that any of its parts allocates.
+    /// The groups of the model that the plan has.
     pub groups: Vec<PlacedGroup>,
     /// Number of groups with parts on several devices.
     pub divided: usize,
 }
 
+/// A group of the model, and the most memory that any of its parts in the plan allocates.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlacedGroup {
     pub operators: Vec<OperatorId>,
-    pub workspace: edgecut_graph::units::Bytes,
+    pub workspace: Bytes,
+}
+
+/// The plan is of another model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the plan has a group #{id}, `{name}`, that the model does not have: make the plan again")]
+pub(super) struct ForeignGroup {
+    id: u32,
+    name: String,
 }
 
 /// The placement by `plan` of the operators of `model`, the graph before splits and schedules. A group with parts on several
@@ -28,18 +40,15 @@ pub(super) struct PlacedGroup {
 ///
 /// # Errors
 /// With the first group of the plan that the model does not have.
-pub(super) fn whole_placement(plan: &Plan, model: &Graph) -> Result<WholePlacement, String> {
+pub(super) fn whole_placement(plan: &Plan, model: &Graph) -> Result<WholePlacement, ForeignGroup> {
     let items = items(model, plan.granularity);
     // By group of the model, and then by device: time, number of parts.
     let mut parts: BTreeMap<u32, BTreeMap<DeviceId, (Micros, usize)>> = BTreeMap::new();
-    let mut workspaces: BTreeMap<u32, edgecut_graph::units::Bytes> = BTreeMap::new();
+    let mut workspaces: BTreeMap<u32, Bytes> = BTreeMap::new();
     for group in &plan.groups {
         let Some(id) = group.id else { continue };
         if items.get(id as usize).is_none() {
-            return Err(format!(
-                "the plan has a group #{id}, `{}`, that the model does not have: make the plan again",
-                group.name
-            ));
+            return Err(ForeignGroup { id, name: group.name.clone() });
         }
         let (time, count) = parts.entry(id).or_default().entry(group.device).or_default();
         (*time, *count) = (*time + group.time_us, *count + 1);

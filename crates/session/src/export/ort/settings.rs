@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use edgecut_graph::units::Bytes;
-use edgecut_plan::{DeviceId, DevicePlan, Plan};
+use edgecut_plan::{DeviceId, Plan, file::DevicePlan};
 
 /// Where ONNX Runtime looks for the annotation of an operator: a key of the metadata of its entry in the model.
 pub(super) const ANNOTATION: &str = "layer_ann";
