@@ -17,22 +17,22 @@ pub(crate) fn ort_names(model: &Model) -> Result<OrtNames, Error> {
     let bytes = input::read(&model.path)?;
     if is_onnx(&bytes) {
         let file = model.path.display().to_string();
-        let nodes = kernel_names(&file, bytes.into()).map_err(Error::bad_input)?;
-        add_file(&mut names, graph, &nodes);
+        let kernels = kernel_names(&file, bytes.into()).map_err(Error::bad_input)?;
+        add_file(&mut names, graph, &kernels);
     }
     // A model that cannot be exported, or not without its weights, is not one that a session read.
     if let Ok(exported) = export(graph, &ExportOptions::new(&|_| Ok(None))) {
-        for node in exported.nodes() {
-            names.add(&node.unique_name, node.operators);
-            names.add(node.name, node.operators);
+        for entry in exported.entries() {
+            names.add(&entry.unique_name, entry.operators);
+            names.add(entry.name, entry.operators);
         }
     }
     Ok(names)
 }
 
-/// Adds the names of `nodes`, which `graph` was read from. A node is the operators of its name, or else those that compute
+/// Adds the names of `kernels`, which `graph` was read from. Each is of the operators of its name, or else those that compute
 /// its results.
-fn add_file(names: &mut OrtNames, graph: &Graph, nodes: &[KernelNames]) {
+fn add_file(names: &mut OrtNames, graph: &Graph, kernels: &[KernelNames]) {
     let mut by_layer: HashMap<&str, Vec<OperatorId>> = HashMap::new();
     for (id, operator) in graph.operators() {
         if let Some(layer) = &operator.layer {
@@ -45,14 +45,14 @@ fn add_file(names: &mut OrtNames, graph: &Graph, nodes: &[KernelNames]) {
             by_tensor.insert(&tensor.name, operator);
         }
     }
-    for node in nodes {
-        let own = by_layer.get(node.name.as_str()).cloned().unwrap_or_default();
-        let results = || node.outputs.iter().filter_map(|name| by_tensor.get(name.as_str()).copied()).collect();
+    for kernel in kernels {
+        let own = by_layer.get(kernel.name.as_str()).cloned().unwrap_or_default();
+        let results = || kernel.outputs.iter().filter_map(|name| by_tensor.get(name.as_str()).copied()).collect();
         let operators = if own.is_empty() { results() } else { own };
-        names.add(&node.unique, &operators);
-        names.add(&node.profiled, &operators);
+        names.add(&kernel.unique, &operators);
+        names.add(&kernel.profiled, &operators);
         // ONNX Runtime names some kernels that it makes after a result.
-        node.outputs.iter().for_each(|output| names.add(output, &operators));
+        kernel.outputs.iter().for_each(|output| names.add(output, &operators));
     }
 }
 
@@ -71,15 +71,16 @@ mod tests {
         let unnamed = graph.add_operator(Operator::new("tanh", [y]), std::slice::from_ref(&ty));
         let z = graph.operator(unnamed).outputs[0];
         (graph.tensor_mut(y).name, graph.tensor_mut(z).name) = ("y".into(), "z".into());
-        let node = |name: &str, profiled: &str, output: &str| KernelNames {
+        let kernel = |name: &str, profiled: &str, output: &str| KernelNames {
             name: name.to_string(),
             profiled: profiled.to_string(),
             unique: format!("{profiled}_1"),
             outputs: vec![output.to_string()],
         };
-        let nodes = [node("/act/Relu", "/act/Relu", "y"), node("", "Tanh_1", "z"), node("/gone", "/gone", "folded")];
+        let kernels =
+            [kernel("/act/Relu", "/act/Relu", "y"), kernel("", "Tanh_1", "z"), kernel("/gone", "/gone", "folded")];
         let mut names = OrtNames::default();
-        add_file(&mut names, &graph, &nodes);
+        add_file(&mut names, &graph, &kernels);
         let found = |name: &str| names.of(name).map(<[OperatorId]>::to_vec);
         assert_eq!([found("/act/Relu"), found("y")], [Some(vec![named]), Some(vec![named])]);
         assert_eq!([found("Tanh_1"), found("Tanh_1_1"), found("z")], [(); 3].map(|()| Some(vec![unnamed])));

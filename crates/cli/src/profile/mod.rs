@@ -73,7 +73,7 @@ pub struct Profile {
     #[arg(long, value_name = "DIR", default_value = "profiles")]
     output: PathBuf,
 
-    /// Import the times of EOP's CSV, of TVM's debug executor or of ONNX Runtime's profile instead
+    /// Import times of EOP's CSV, TVM's debug executor or ONNX Runtime's profile instead
     ///
     /// From a CSV file of EOP's for MODEL, from a graph dump or an execution trace of TVM's debug executor, each found in the
     /// folder of the other, or from the JSON of a session of MODEL in ONNX Runtime (`enable_profiling`), with the CSV of its

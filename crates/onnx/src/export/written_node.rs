@@ -31,19 +31,19 @@ pub struct NodeValue<'m> {
 
 impl Exported {
     /// The nodes in order.
-    pub fn nodes(&self) -> Vec<WrittenNode<'_>> {
+    pub fn entries(&self) -> Vec<WrittenNode<'_>> {
         let Some(graph) = &self.model.graph else { return Vec::new() };
         let size = |data: &Option<bytes::Bytes>| Bytes(data.as_ref().map_or(0, |data| data.len() as u64));
         let stored = graph.initializer.iter().map(|tensor| (tensor.name(), size(&tensor.raw_data)));
         let initializers: HashMap<&str, Bytes> = stored.collect();
-        let nodes = graph.node.iter().map(|node| WrittenNode {
+        let entries = graph.node.iter().map(|node| WrittenNode {
             name: node.name(),
             unique_name: unique_name(node),
             operators: self.operators.get(node.name()).map_or(&[], Vec::as_slice),
             inputs: self.values(&node.input, &initializers),
             outputs: self.values(&node.output, &initializers),
         });
-        nodes.collect()
+        entries.collect()
     }
 
     fn values<'m>(&'m self, names: &'m [String], initializers: &HashMap<&str, Bytes>) -> Vec<NodeValue<'m>> {
@@ -81,7 +81,7 @@ mod tests {
         let content = |_| Ok(Some(TensorData::zeros(&ty).unwrap()));
         let mut model = export(&graph, &ExportOptions::new(&content)).unwrap();
         model.annotate("layer_ann", &|operators| format!("{}", operators.len()));
-        let nodes = model.nodes();
+        let nodes = model.entries();
         assert_eq!(nodes.iter().map(|node| node.operators).collect::<Vec<_>>(), [&[sum][..], &[]]);
         assert_eq!(nodes[0].inputs[0], NodeValue { name: "x", initializer: None, tensor: Some(x) });
         assert_eq!(nodes[0].inputs[1], NodeValue { name: "w", initializer: Some(Bytes(16)), tensor: Some(w) });

@@ -9,10 +9,10 @@ use edgecut_ops::is_view;
 
 use super::placement::PlacedGroup;
 
-/// The statistics of `nodes`, which compute the operators of `graph`. As in ONNX Runtime's, every value counts once: a result for
+/// The statistics of `entries`, which compute the operators of `graph`. As in ONNX Runtime's, every value counts once: a result for
 /// its kernel, inputs and weights for the first kernel that reads them, a view for none. The workspace of a group counts for its
 /// first kernel. What only compositions need is not known.
-pub(super) fn kernel_memory(nodes: &[WrittenNode<'_>], graph: &Graph, groups: &[PlacedGroup]) -> Vec<KernelMemory> {
+pub(super) fn kernel_memory(entries: &[WrittenNode<'_>], graph: &Graph, groups: &[PlacedGroup]) -> Vec<KernelMemory> {
     let mut workspaces: HashMap<OperatorId, Bytes> = HashMap::new();
     let mut leader: HashMap<OperatorId, OperatorId> = HashMap::new();
     for group in groups {
@@ -22,15 +22,15 @@ pub(super) fn kernel_memory(nodes: &[WrittenNode<'_>], graph: &Graph, groups: &[
     }
     let size = |tensor: Option<TensorId>| tensor.and_then(|id| graph.tensor(id).ty.bytes()).unwrap_or(Bytes::ZERO);
     let mut counted: HashSet<&str> = HashSet::new();
-    let mut kernels = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        let new: Vec<NodeValue<'_>> = node.inputs.iter().filter(|value| counted.insert(value.name)).copied().collect();
-        counted.extend(node.outputs.iter().map(|value| value.name));
-        let is_copy = !node.operators.iter().all(|id| is_view(graph.operator(*id)));
-        let results: Bytes = node.outputs.iter().map(|value| size(value.tensor)).sum();
-        let group = node.operators.first().and_then(|operator| leader.get(operator));
+    let mut kernels = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let new: Vec<NodeValue<'_>> = entry.inputs.iter().filter(|value| counted.insert(value.name)).copied().collect();
+        counted.extend(entry.outputs.iter().map(|value| value.name));
+        let is_copy = !entry.operators.iter().all(|id| is_view(graph.operator(*id)));
+        let results: Bytes = entry.outputs.iter().map(|value| size(value.tensor)).sum();
+        let group = entry.operators.first().and_then(|operator| leader.get(operator));
         kernels.push(KernelMemory {
-            name: node.unique_name.clone(),
+            name: entry.unique_name.clone(),
             inputs: new.iter().filter(|value| value.initializer.is_none()).map(|value| size(value.tensor)).sum(),
             initializers: new.iter().filter_map(|value| value.initializer).sum(),
             dynamic: if is_copy { results } else { Bytes::ZERO },
@@ -60,7 +60,7 @@ mod tests {
         let content = |_| Ok(edgecut_graph::TensorData::zeros(&ty));
         let model = export(&graph, &ExportOptions::new(&content)).unwrap();
         let operators = vec![OperatorId(0), OperatorId(1)];
-        let kernels = kernel_memory(&model.nodes(), &graph, &[PlacedGroup { operators, workspace: Bytes(7) }]);
+        let kernels = kernel_memory(&model.entries(), &graph, &[PlacedGroup { operators, workspace: Bytes(7) }]);
         let all = |get: fn(&KernelMemory) -> Bytes| kernels.iter().map(|kernel| get(kernel).0).collect::<Vec<_>>();
         assert_eq!(all(|kernel| kernel.inputs), [1024, 0]);
         assert_eq!(all(|kernel| kernel.initializers), [1024, 0]);

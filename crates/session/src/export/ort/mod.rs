@@ -38,20 +38,20 @@ pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions, events
     let annotations = settings::Annotations::of(plan);
     let device = |operators: &[OperatorId]| placed.device(operators, plan);
     written.annotate(settings::ANNOTATION, &|operators| annotations.of_device(device(operators)));
-    let mut entries = BTreeMap::from([(settings::ASSIGNMENT, annotations.rules(plan))]);
-    entries.extend(settings::budget(plan, MEMORY).map(|budget| (settings::BUDGET, budget)));
+    let mut chosen = BTreeMap::from([(settings::ASSIGNMENT, annotations.rules(plan))]);
+    chosen.extend(settings::budget(plan, MEMORY).map(|budget| (settings::BUDGET, budget)));
     let mut notices = settings::notices(plan, placed.divided);
-    let nodes = written.nodes();
-    let kernels = memory::kernel_memory(&nodes, graph, &placed.groups);
+    let entries = written.entries();
+    let kernels = memory::kernel_memory(&entries, graph, &placed.groups);
     let differs = |operators: &[OperatorId]| operators.iter().any(|id| device(&[*id]) != device(operators));
-    notices.extend(joined(nodes.iter().filter(|node| differs(node.operators)).count()));
+    notices.extend(joined(entries.iter().filter(|entry| differs(entry.operators)).count()));
     notices.extend(unwritable(kernels.iter().filter(|kernel| !is_writable(&kernel.name)).count()));
     events.notices(&notices);
-    let count = nodes.len();
-    let text = serde_json::to_string_pretty(&entries).map_err(Error::failed)? + "\n";
+    let count = entries.len();
+    let text = serde_json::to_string_pretty(&chosen).map_err(Error::failed)? + "\n";
     let mut summary =
         vec![format!("{MODEL} with {count} annotated operators, {OPTIONS} and {MEMORY} in {}", folder.display())];
-    summary.extend(entries.iter().map(|(key, value)| format!("{key} = {value}")));
+    summary.extend(chosen.iter().map(|(key, value)| format!("{key} = {value}")));
     let memory = Content::Text(write(&kernels));
     let model = Content::Onnx { model: Box::new(written), external_data: options.external_data };
     let files = [(MODEL, model), (OPTIONS, Content::Text(text)), (MEMORY, memory)];
