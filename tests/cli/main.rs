@@ -31,6 +31,7 @@ mod model_flags;
 mod monitoring;
 mod onnx_inputs;
 mod open_models;
+mod ort;
 mod perfetto;
 mod plan_advice;
 mod plan_energy;

@@ -47,6 +47,8 @@ enum Format {
     Ray,
     /// A plan as model repositories of NVIDIA Triton, a folder for each server
     Triton,
+    /// A plan for ONNX Runtime's own placement on one host: the annotated model, session options, memory of its operators
+    Ort,
     /// Relay text, which TVM reads but for operators that it lacks (such as `nn.lstm` and `qnn.matmul`); a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
@@ -80,6 +82,7 @@ impl From<Format> for ExportFormat {
             Format::Onnx => ExportFormat::Onnx,
             Format::Ray => ExportFormat::Ray,
             Format::Triton => ExportFormat::Triton,
+            Format::Ort => ExportFormat::Ort,
             Format::Relay => ExportFormat::Relay,
             Format::Dot => ExportFormat::Dot,
             Format::Json => ExportFormat::Json,

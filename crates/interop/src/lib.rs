@@ -10,6 +10,7 @@
 //! | [`network`] | memory problems given as bare tensors and operators |
 //! | [`fx`], [`g10`] | traced PyTorch graphs in, reports of G10's liveness tool out |
 //! | [`eop`], [`tvm_debug`], [`profile_import`] | profiles taken by EOP's tool and TVM's debug executor |
+//! | [`ort_profile`], [`ort_memory`], [`ort_names`], [`ort_import`] | ONNX Runtime's profiles and statistics of memory |
 //! | [`aidge`] | Aidge's `memory_info.txt` |
 
 pub mod aidge;
@@ -21,6 +22,10 @@ pub mod magis;
 pub mod memory_workload;
 pub mod minimalloc;
 pub mod network;
+pub mod ort_import;
+pub mod ort_memory;
+pub mod ort_names;
+pub mod ort_profile;
 pub mod placement;
 pub mod profile_import;
 pub mod tvm_debug;

@@ -13,7 +13,7 @@ use edgecut_graph::{
 use edgecut_profile::{Conditions, Cost, Item, MeasurementMode, ProfileRow, ProfiledDevice, items};
 
 /// Rows for the operators of a graph.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
     pub rows: Vec<ProfileRow>,
     /// Number and total time of profile entries without an operator in the graph (tuples, constants folded at import).
@@ -21,6 +21,10 @@ pub struct Imported {
     pub unused_time: Micros,
     /// Operators that the profile does not have.
     pub missing: usize,
+    /// Whether the rows have memory alone, and no times.
+    pub is_memory: bool,
+    /// What was not joined one to one, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// The profile belongs to another module.
@@ -70,7 +74,8 @@ pub fn eop(
         let time = item.operators.first().and_then(|operator| times.get(operator))?;
         Some(row(place, MeasurementMode::Isolated, id, item, *time))
     };
-    Ok(Imported { rows: items.iter().enumerate().filter_map(row).collect(), unused, unused_time, missing })
+    let rows = items.iter().enumerate().filter_map(row).collect();
+    Ok(Imported { rows, unused, unused_time, missing, ..Imported::default() })
 }
 
 /// The `times` of a dump's kernels, each an operator of `graph`.
@@ -79,7 +84,7 @@ pub fn tvm(graph: &Graph, times: &[Micros], place: &ProfiledDevice) -> Imported 
     items.iter_mut().for_each(|item| item.flops = item.flops.max(fused_flops(graph, item)));
     let timed = items.iter().enumerate().zip(times);
     let rows = timed.map(|((id, item), time)| row(place, MeasurementMode::InSitu, id, item, *time));
-    Imported { rows: rows.collect(), unused: 0, unused_time: Micros::ZERO, missing: 0 }
+    Imported { rows: rows.collect(), ..Imported::default() }
 }
 
 /// Operations of a kernel that computes several operators: of the first one on the first operands, and one an element

@@ -18,6 +18,8 @@
 //! | `budget` | limits in proportion to a file's size |
 //! | `lowering` | nodes → operators: names in scope, type inference, folding |
 //! | `node_name` | names of nodes and operators in messages |
+//! | [`kernel_names`](fn@kernel_names) | what ONNX Runtime calls the nodes of a file |
+//! | `murmur3` | the hash in these names |
 //! | `node_order` | topological order of nodes |
 //! | `inputs` | inputs, defaults, parameters and constants of a model |
 //! | `fold` | type inference as operators are added; folding |
@@ -47,8 +49,10 @@ mod import;
 mod in_place;
 mod inputs;
 mod interface;
+mod kernel_names;
 mod live;
 mod lowering;
+mod murmur3;
 mod node_name;
 mod node_order;
 mod opaque;
@@ -63,10 +67,13 @@ mod test_models;
 mod unknown_dim;
 
 pub use error::OnnxError;
-pub use export::{ExportError, ExportOptions, Exported, Weight, WeightContent, export, expressible};
+pub use export::{
+    ExportError, ExportOptions, Exported, NodeValue, Weight, WeightContent, WrittenNode, export, expressible,
+};
 pub use import::{Imported, import, is_onnx};
 pub use in_place::in_place;
 pub use interface::{Decision, Interface};
+pub use kernel_names::{KernelNames, kernel_names};
 pub use open_inputs::open_inputs;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
 pub use unknown_dim::UnknownDim;

@@ -3,6 +3,7 @@
 use std::{fmt, path::Path};
 
 use crate::{Error, error::Message, located::Located};
+use edgecut_interop::{ort_memory::is_ort_memory, ort_profile::is_ort_profile};
 use edgecut_onnx::is_onnx;
 use edgecut_plan::{Plan, file::PlanFileError};
 
@@ -40,6 +41,10 @@ pub enum FileKind {
     Profile,
     /// A profile of EOP.
     Eop,
+    /// A profile of a session of ONNX Runtime.
+    OrtProfile,
+    /// Statistics of memory of a session of ONNX Runtime.
+    OrtMemory,
     Links,
     /// Buffers for memory packing.
     Buffers,
@@ -108,6 +113,10 @@ impl fmt::Display for FileKind {
             FileKind::Eop => {
                 "this is CSV, a profile of EOP's; `edgecut plan` and `edgecut profile` take it together with its Relay module"
             }
+            FileKind::OrtProfile => "this is a profile of ONNX Runtime's; `edgecut plan` and `edgecut profile` take it together with its model",
+            FileKind::OrtMemory => {
+                "these are statistics of memory of ONNX Runtime's; `edgecut profile` takes them together with their model"
+            }
             FileKind::Links => "this is CSV, a table of measured links; option `links` takes it",
             FileKind::Buffers => "this is CSV, buffers to be packed; `memory pack` takes it",
             FileKind::Json => return write!(f, "this is JSON; {MODELS}"),
@@ -140,6 +149,12 @@ pub fn detect(bytes: &[u8]) -> Option<FileKind> {
             return bytes.iter().take(BEGINNING).any(|byte| *byte == 0).then_some(FileKind::Binary("a binary file"));
         }
     };
+    if is_ort_profile(text) {
+        return Some(FileKind::OrtProfile);
+    }
+    if is_ort_memory(text) {
+        return Some(FileKind::OrtMemory);
+    }
     if text.parse::<toml::Table>().is_ok_and(|table| !table.is_empty()) {
         return Some(if text.contains("[[pattern]]") { FileKind::Patterns } else { FileKind::Toml });
     }
@@ -290,6 +305,11 @@ mod tests {
             (b"from,from_address,to,to_address,latency_us,bytes_per_us\n", "option `links`"),
             (b"server,signature,time_us_median\n", "option `profile`"),
             (b"a_name,forward_fw_mean_time\n", "EOP"),
+            (b"[{\"cat\": \"Session\", \"name\": \"session_initialization\"}]", "profile of ONNX Runtime's"),
+            (
+                b"#name,input_sizes,initializers_sizes,total_dynamic_sizes,total_temp_allocations\n",
+                "memory of ONNX Runtime's",
+            ),
             (b"\x08\x08\x12\x07pytorch", "ONNX"),
             (b"\x89PNG\r\n\x1a\n", "PNG image"),
             (b"\x7FELF\x02\0\xFF", "shared library"),

@@ -34,7 +34,7 @@
 //! | [`export`] | models and plans as files for other tools |
 //! | `subjects` | inputs of reports and comparisons, recognised by their content |
 //! | [`report`], [`compare`] | HTML pages, cost models; comparisons |
-//! | [`profile_import`] | profiles that other tools measured |
+//! | [`profile_import`], `ort_names` | profiles that other tools measured; ONNX Runtime's names of a model's operators |
 //! | [`workload`] | device-placement workloads |
 //! | [`operators`], [`engine`] | the Relay operators that are known; engines, as options choose them |
 //! | `failover` | plans for the servers that are left |
@@ -67,6 +67,7 @@ pub mod model;
 pub mod operators;
 pub mod option_text;
 pub mod option_values;
+mod ort_names;
 pub mod output;
 pub mod outputs;
 mod pilot;

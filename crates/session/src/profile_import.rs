@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use edgecut_interop::profile_import::Imported;
+use edgecut_interop::{ort_import::add_memory, profile_import::Imported};
 use edgecut_profile::{ProfileKey, ProfileRow, ProfileStore, ProfileSummary, ProfiledBinding};
 use serde::Serialize;
 
 use crate::{
     Error, Events, ModelOptions,
-    profile_source::{ProfiledModel, Source},
+    profile_source::{ProfiledModel, Source, is_of_one_device},
 };
 
 /// A profile that was imported.
@@ -29,7 +29,8 @@ pub struct ImportedProfile {
 }
 
 /// Imports `files`, each `FILE` or `FILE=SERVER/DEVICE`, for the model at `model` into the folder `output`. Without a
-/// model, that is the graph next to each file, as TVM's debug executor dumps it.
+/// model, that is the graph next to each file, as TVM's debug executor dumps it. A file of memory alone adds it to the profile of
+/// its device among `files`, if there is one.
 ///
 /// # Errors
 /// If a file is no profile of the model, contains rows of several devices, or a profile cannot be written.
@@ -43,17 +44,23 @@ pub fn import(
     let sources: Vec<Source> = files.iter().map(|file| Source::parse(file)).collect();
     let mut profiles: Vec<ImportedProfile> = Vec::new();
     let mut open: Option<ProfiledModel> = model.map(|path| ProfiledModel::open(path, options)).transpose()?;
+    let mut memory: Vec<Imported> = Vec::new();
     for source in &sources {
         if model.is_none() {
             let dump = ProfiledModel::of_dump(&source.path)?.ok_or_else(|| {
                 let what = "neither a graph dump nor an execution trace of TVM's debug executor in the same folder; a \
-                            profile of EOP's is of a Relay module, which is to be given as MODEL";
+                            profile of EOP's is of a Relay module and one of ONNX Runtime's of a model, which is to be given as MODEL";
                 Error::BadInput(format!("{}: {what}", source.path.display()).into())
             });
             open = Some(ProfiledModel::open(&dump?, options)?);
         }
         let Some(subject) = &open else { continue };
         let imported = source.read(subject)?;
+        events.notices(&imported.notes);
+        if imported.is_memory {
+            memory.push(imported);
+            continue;
+        }
         let has_binding = |row: &ProfileRow| !row.binding.is_empty();
         if let (Some(a), Some(b)) = (profiles.iter().flat_map(|profile| &profile.rows).next(), imported.rows.first())
             && has_binding(a) != has_binding(b)
@@ -61,20 +68,38 @@ pub fn import(
             let what = "some of the files have a column `binding`, others have none: import them one by one";
             return Err(Error::BadInput(format!("{}: {what}", source.path.display()).into()));
         }
-        let path = keep(subject, &imported, output)?;
+        let path = keep(subject, &imported.rows, output)?;
+        events.status(format_args!("profile written to {}", path.display()));
+        profiles.push(ImportedProfile::of(imported, path));
+    }
+    // Only a model that was given has memory: it is the same for all files.
+    for imported in memory {
+        let Some(subject) = &open else { continue };
+        if let Some(timed) = profiles.iter_mut().find(|timed| is_of_device_of(&imported, timed)) {
+            add_memory(&mut timed.rows, &imported.rows);
+            keep(subject, &timed.rows, output)?;
+            continue;
+        }
+        let path = keep(subject, &imported.rows, output)?;
         events.status(format_args!("profile written to {}", path.display()));
         profiles.push(ImportedProfile::of(imported, path));
     }
     Ok(profiles)
 }
 
+/// Whether `imported` is of the same device as a profile with times.
+fn is_of_device_of(imported: &Imported, timed: &ImportedProfile) -> bool {
+    let has_times = timed.rows.iter().any(|row| row.time_us_median.is_some());
+    has_times && timed.rows.first().zip(imported.rows.first()).is_some_and(is_of_one_device)
+}
+
 /// Writes the rows where a profile of the same model and device lies.
-fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<PathBuf, Error> {
-    let Some(row) = imported.rows.first() else {
+fn keep(subject: &ProfiledModel, rows: &[ProfileRow], output: &Path) -> Result<PathBuf, Error> {
+    let Some(row) = rows.first() else {
         return Err(Error::BadInput(format!("{}: no operators", subject.path().display()).into()));
     };
     let of = |row: &ProfileRow| (row.server.clone(), row.device.clone(), row.mode, row.binding.clone());
-    if let Some(other) = imported.rows.iter().find(|other| of(other) != of(row)) {
+    if let Some(other) = rows.iter().find(|other| of(other) != of(row)) {
         let devices = format!("{}/{} and {}/{}", row.server, row.device, other.server, other.device);
         let what =
             format!("the file has rows of {devices}, or of several modes or bindings: import those of one at a time");
@@ -92,8 +117,8 @@ fn keep(subject: &ProfiledModel, imported: &Imported, output: &Path) -> Result<P
         },
     };
     let mut store = ProfileStore::open(output, &key).map_err(Error::profile)?;
-    store.replace_rows(imported.rows.clone()).map_err(Error::failed)?;
-    ProfileSummary::of(&imported.rows).write(store.path(), None).map_err(Error::failed)?;
+    store.replace_rows(rows.to_vec()).map_err(Error::failed)?;
+    ProfileSummary::of(rows).write(store.path(), None).map_err(Error::failed)?;
     Ok(store.path().to_path_buf())
 }
 

@@ -1,5 +1,5 @@
-//! Profile files: rows of edgecut, CSV of EOP, and traces of TVM's debug executor. The content of a file determines its
-//! format.
+//! Profile files: rows of edgecut, CSV of EOP, traces of TVM's debug executor, ONNX Runtime's profiles and statistics of memory.
+//! The content of a file determines its format.
 
 use std::{
     collections::HashSet,
@@ -7,14 +7,17 @@ use std::{
 };
 
 use crate::{
-    Error, Model, ModelOptions,
+    Error, Events, Model, ModelOptions,
     error::Message,
     file_kind::{self as kind, FileKind, is_json_object},
     input as file,
     located::Located,
+    ort_names::ort_names,
 };
 use edgecut_graph::Graph;
-use edgecut_interop::{eop, profile_import as import, profile_import::Imported, tvm_debug::Dump};
+use edgecut_interop::{
+    eop, ort_import, ort_memory, ort_profile, profile_import as import, profile_import::Imported, tvm_debug::Dump,
+};
 use edgecut_ops::passes::bindings::Binding;
 use edgecut_profile::{ProfileRow, ProfiledDevice, reader};
 use edgecut_relay::eop_numbering;
@@ -56,7 +59,7 @@ impl Source {
             (Times::None(kind), _) => Err(bad(format!("not a profile: {kind}"))),
             (Times::Rows, _) => {
                 let rows = self.renamed(reader::parse(&text).map_err(&bad)?).map_err(bad)?;
-                Ok(Imported { rows, unused: 0, unused_time: edgecut_graph::units::Micros::ZERO, missing: 0 })
+                Ok(Imported { rows, ..Imported::default() })
             }
             (Times::Eop, ProfiledModel::Read { model, text: relay, .. }) => {
                 let measured = eop::read(&text).map_err(|e| bad(e.to_string()))?;
@@ -82,7 +85,31 @@ impl Source {
             (Times::Trace | Times::Dump, ProfiledModel::Read { .. }) => {
                 Err(bad("a trace of TVM's debug executor is of a graph dump: give the dump as the model".into()))
             }
+            (Times::OrtProfile | Times::OrtMemory, ProfiledModel::Read { model, .. }) => self.ort(&text, model, bad),
+            (Times::OrtProfile | Times::OrtMemory, ProfiledModel::Dump { .. }) => {
+                Err(bad("ONNX Runtime measured a model: give that as the model, not a graph dump".into()))
+            }
         }
+    }
+
+    /// Reads what ONNX Runtime measured of `model`.
+    fn ort(&self, text: &str, model: &Model, bad: impl Fn(String) -> Error) -> Result<Imported, Error> {
+        let (graph, names) = (model.graph(), ort_names(model)?);
+        let place = |provider: &str, threads: usize| {
+            let (server, device) = self.device.clone().unwrap_or(("ort".to_string(), ort_import::device(provider)));
+            ort_import::place(&server, &device, provider, threads)
+        };
+        let imported = match times(text) {
+            Times::OrtMemory => {
+                let kernels = ort_memory::read(text).map_err(|e| bad(e.to_string()))?;
+                ort_import::memory(&kernels, graph, &names, &place("", 1))
+            }
+            _ => {
+                let profile = ort_profile::read(text).map_err(|e| bad(e.to_string()))?;
+                ort_import::times(&profile, graph, &names, &|provider| place(provider, profile.threads))
+            }
+        };
+        imported.map_err(|e| bad(e.to_string()))
     }
 
     /// `rows` with the declared server and device.
@@ -114,6 +141,9 @@ enum Times {
     Eop,
     Trace,
     Dump,
+    OrtProfile,
+    /// Memory, and no times.
+    OrtMemory,
     /// No times: the file is of another known kind.
     None(FileKind),
 }
@@ -123,6 +153,8 @@ fn times(text: &str) -> Times {
     let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let has = |name: &str| header.split(',').any(|cell| cell.trim() == name);
     match is_json {
+        false if ort_memory::is_ort_memory(text) => Times::OrtMemory,
+        false if ort_profile::is_ort_profile(text) => Times::OrtProfile,
         true if text.contains("\"traceEvents\"") => Times::Trace,
         true if text.contains("\"arg_nodes\"") => Times::Dump, // JSON of TVM's
         false if has("a_name") => Times::Eop,
@@ -165,7 +197,7 @@ impl ProfiledModel {
             Times::None(kind) => {
                 Err(Error::BadInput(Message::from(format!("{}: not a profile: {kind}", source.display()))))
             }
-            Times::Rows | Times::Eop => Ok(None),
+            Times::Rows | Times::Eop | Times::OrtProfile | Times::OrtMemory => Ok(None),
         }
     }
 
@@ -197,18 +229,27 @@ pub(crate) fn is_dump(path: &Path) -> bool {
     text(path).is_ok_and(is_dump)
 }
 
-/// Reads the rows of several files for one model. Rows of another binding than `binding` are dropped.
+/// Reads the rows of several files for one model. Rows of another binding than `binding` are dropped. Files of memory alone add
+/// it to the rows of their device.
 ///
 /// # Errors
-/// If a file is not a profile of the model, or two files are of one device.
+/// If a file is not a profile of the model, two files are of one device, or a file of memory has no other of its device.
 pub fn rows(
     sources: &[Source],
     subject: &ProfiledModel,
     binding: &Binding,
+    events: &Events,
 ) -> Result<Vec<(PathBuf, Vec<ProfileRow>)>, Error> {
     let (mut files, binding): (Vec<(PathBuf, Vec<ProfileRow>)>, String) = (Vec::new(), binding.to_string());
+    let mut memory: Vec<(&Source, Vec<ProfileRow>)> = Vec::new();
     for source in sources {
-        let mut new = source.read(subject)?.rows;
+        let imported = source.read(subject)?;
+        events.notices(&imported.notes);
+        let mut new = imported.rows;
+        if imported.is_memory {
+            memory.push((source, new));
+            continue;
+        }
         new.retain(|row| row.binding.is_empty() || row.binding == binding);
         let known: HashSet<(&str, &str)> =
             files.iter().flat_map(|(_, rows)| rows).map(|row| (row.server.as_str(), row.device.as_str())).collect();
@@ -219,7 +260,27 @@ pub fn rows(
         }
         files.push((source.path.clone(), new));
     }
+    for (source, new) in memory {
+        let timed = files.iter_mut().find(|(_, rows)| rows.first().zip(new.first()).is_some_and(is_of_one_device));
+        let (_, rows) = timed.ok_or_else(|| without_times(source, &new))?;
+        ort_import::add_memory(rows, &new);
+    }
     Ok(files)
+}
+
+/// Whether two rows are of one device.
+pub(crate) fn is_of_one_device((a, b): (&ProfileRow, &ProfileRow)) -> bool {
+    (&a.server, &a.device) == (&b.server, &b.device)
+}
+
+/// There are no times for the statistics of memory `rows` of `source`.
+fn without_times(source: &Source, rows: &[ProfileRow]) -> Error {
+    let device = rows.first().map_or(String::new(), |row| format!("{}/{}", row.server, row.device));
+    let what = format!(
+        "statistics of memory have no times to plan with: give a profile of {device} too, such as the session's JSON, or name the \
+         device of another, as FILE=SERVER/DEVICE"
+    );
+    Error::BadInput(Message::from(format!("{}: {what}", source.path.display())))
 }
 
 fn text(path: &Path) -> Result<String, Error> {

@@ -73,10 +73,12 @@ pub struct Profile {
     #[arg(long, value_name = "DIR", default_value = "profiles")]
     output: PathBuf,
 
-    /// Import the times of EOP's CSV or of TVM's debug executor instead
+    /// Import times of EOP's CSV, TVM's debug executor or ONNX Runtime's profile instead
     ///
-    /// From a CSV file of EOP's for MODEL, or from a graph dump or an execution trace of TVM's debug executor, each
-    /// found in the folder of the other. SERVER/DEVICE is the name of the device in the profile.
+    /// From a CSV file of EOP's for MODEL, from a graph dump or an execution trace of TVM's debug executor, each found in the
+    /// folder of the other, or from the JSON of a session of MODEL in ONNX Runtime (`enable_profiling`), with the CSV of its
+    /// memory (`session.collect_node_memory_stats_to_file`) as another file. SERVER/DEVICE is the name of the device in the
+    /// profile.
     #[arg(
         long, value_name = "FILE[=SERVER/DEVICE]", help_heading = "Measuring",
         conflicts_with_all = ["cluster", "inputs", "mode", "granularity", "threads", "budget", "fractions", "again"]

@@ -50,9 +50,10 @@ fn of_whole(written: Exported, inlined: &InlinedGraph) -> Exported {
     let sums =
         parts.map(|(at, parts)| (OperatorId(at as u32), parts.iter().map(|part| nodes_of(*part)).sum::<usize>()));
     let compositions = sums.filter(|(_, nodes)| *nodes > 1).collect();
-    let input = |(name, id): (String, TensorId)| Some((name, inlined.whole_tensor(id)?));
+    let named = |(name, id): (String, TensorId)| Some((name, inlined.whole_tensor(id)?));
     Exported {
-        inputs: written.inputs.into_iter().filter_map(input).collect(),
+        inputs: written.inputs.into_iter().filter_map(named).collect(),
+        tensors: written.tensors.into_iter().filter_map(named).collect(),
         operators: written.operators.into_iter().map(|(name, operators)| (name, all(operators))).collect(),
         compositions,
         trapping: all(written.trapping),

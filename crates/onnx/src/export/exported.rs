@@ -42,6 +42,8 @@ pub struct Exported {
     /// By name of an ONNX node or of a value that one computes, which runtimes name kernels after: the operators that it
     /// computes.
     pub operators: HashMap<String, Vec<OperatorId>>,
+    /// By name of a value: the tensor of the graph that it is.
+    pub tensors: HashMap<String, TensorId>,
     /// Operators that needed more than one node, by how many.
     pub compositions: Vec<(OperatorId, usize)>,
     /// Operators that divide integers by what may be 0, or −1: ONNX leaves the result open, and kernels in C end the

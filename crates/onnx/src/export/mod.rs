@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `mod` | [`export`], [`expressible`] |
 //! | `exported` | [`Exported`]: a written model; [`ExportOptions`] |
+//! | `written_node` | [`WrittenNode`]: the nodes of a written model, and their metadata |
 //! | `write_graph` | operators in order, values by name |
 //! | `signature` | inputs and outputs |
 //! | `bias` | additions that become the bias of the product before them |
@@ -39,6 +40,7 @@ mod scope;
 mod signature;
 mod write;
 mod write_graph;
+mod written_node;
 
 use edgecut_graph::{Graph, OperatorId};
 use edgecut_ops::Unsupported;
@@ -48,6 +50,7 @@ pub(crate) use self::write_graph::{ir_version, type_proto};
 pub use self::{
     error::ExportError,
     exported::{ExportOptions, Exported, OPSET, Weight, WeightContent},
+    written_node::{NodeValue, WrittenNode},
 };
 
 /// Writes `graph` as an ONNX model.

@@ -273,6 +273,8 @@ impl<'g> GraphWriter<'g> {
         });
         let ir_version = ir_version(self.builder.versions.get("").copied().unwrap_or(OPSET));
         let versions = self.builder.versions.into_iter();
+        let named = |(at, value): (usize, Option<OnnxValue>)| Some((value?.name.to_string(), TensorId(at as u32)));
+        let tensors = self.values.into_iter().enumerate().filter_map(named);
         let model = ModelProto {
             ir_version: Some(ir_version),
             producer_name: Some("edgecut".to_string()),
@@ -289,6 +291,7 @@ impl<'g> GraphWriter<'g> {
             inputs: self.inputs,
             outputs: outputs.into_iter().map(|(name, _)| name.to_string()).collect(),
             operators: self.operators,
+            tensors: tensors.filter(|(name, _)| !name.is_empty()).collect(),
             compositions: self.compositions,
             trapping: self.trapping,
         })

@@ -6,11 +6,13 @@
 //! | `model` | files of a model: ONNX, Relay text |
 //! | `parts` | a plan as ONNX models, one for each device's stage |
 //! | `modules` | a plan as Relay modules |
+//! | `ort` | a plan as annotations of the whole model, for ONNX Runtime's own placement |
 
 mod file;
 mod model;
 mod modules;
 mod options;
+mod ort;
 mod parts;
 
 use std::path::Path;
@@ -37,7 +39,7 @@ pub fn export(path: &Path, model: &ModelOptions, options: &ExportOptions, events
     check(options, is_plan)?;
     if is_plan {
         let plan = plan_file::select_one(path, &bytes, model)?;
-        return of_plan(&plan, &planned(path, &plan, model, events)?, options);
+        return of_plan(&plan, model_of(path, &plan, model, events)?, options, events);
     }
     drop(bytes);
     let model =
@@ -57,14 +59,14 @@ fn check(options: &ExportOptions, is_plan: bool) -> Result<(), Error> {
         );
     }
     if options.external_data && !format.is_onnx() {
-        return bad("option `external_data` is for option `format=onnx`, ray and triton");
+        return bad("option `external_data` is for option `format=onnx`, ray, triton and ort");
     }
     if options.seeded_weights && (format != ExportFormat::Onnx || is_plan) {
         return bad("option `seeded_weights` is for a model as option `format=onnx`");
     }
-    if !is_plan && matches!(format, ExportFormat::Ray | ExportFormat::Triton) {
+    if !is_plan && format.needs_plan() {
         return bad(
-            "option `format=ray` and triton are for a plan, as `edgecut plan` writes it: a model alone is option `format=onnx`",
+            "option `format=ray`, triton and ort are for a plan, as `edgecut plan` writes it: a model alone is option `format=onnx`",
         );
     }
     let Some(path) = &options.output else { return Ok(()) };
@@ -82,7 +84,10 @@ fn check(options: &ExportOptions, is_plan: bool) -> Result<(), Error> {
 fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
     let graph = model.graph();
     let text = match options.format {
-        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton => return model::onnx(model, options),
+        // The others are refused without a plan.
+        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort => {
+            return model::onnx(model, options);
+        }
         ExportFormat::Relay => print_graph(graph),
         ExportFormat::Dot => dot(graph, &|_| None),
         ExportFormat::Json => json(graph)?,
@@ -94,13 +99,19 @@ fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
     Ok(export)
 }
 
-fn of_plan(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export, Error> {
+/// `model` is without the plan's splits and schedules.
+fn of_plan(plan: &Plan, mut model: Model, options: &ExportOptions, events: &Events) -> Result<Export, Error> {
+    let is_whole = options.format == ExportFormat::Ort;
+    if !is_whole {
+        model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
+    }
+    let model = &model;
     let place = |operator: OperatorId| {
         let group = plan.groups.iter().find(|group| group.operators.contains(&operator))?;
         Some((group.device.0 as usize, plan.device_name(group.device)?.to_string()))
     };
     let is_graph = matches!(options.format, ExportFormat::Dot | ExportFormat::Json);
-    if plan.states != plan.model.states && !is_graph {
+    if plan.states != plan.model.states && !is_graph && !is_whole {
         let what = "the plan splits states, such as KV caches, which this format does not support: export it as option `format=dot` or json, or \
                     plan again with option `no_split`";
         return Err(Error::BadInput(what.into()));
@@ -110,6 +121,7 @@ fn of_plan(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export
         ExportFormat::Onnx => parts::export(plan, model, options, Runtime::Onnx),
         ExportFormat::Ray => parts::export(plan, model, options, Runtime::Ray),
         ExportFormat::Triton => parts::export(plan, model, options, Runtime::Triton),
+        ExportFormat::Ort => ort::export(plan, model, options, events),
         ExportFormat::Dot => Ok(of_text(dot(model.graph(), &place), options)),
         ExportFormat::Json => Ok(of_text(json(model.graph())?, options)),
     }
@@ -128,15 +140,14 @@ fn of_text(text: String, options: &ExportOptions) -> Export {
     Export { files, text, summary: Vec::new() }
 }
 
-/// The model that `plan`, the file at `path`, was made for, with the plan's splits and schedules.
-fn planned(path: &Path, plan: &Plan, options: &ModelOptions, events: &Events) -> Result<Model, Error> {
+/// The model that `plan`, the file at `path`, was made for, without its splits and schedules.
+fn model_of(path: &Path, plan: &Plan, options: &ModelOptions, events: &Events) -> Result<Model, Error> {
     let options = options.for_plan(path, &plan.model);
-    let mut model = Model::open(input::resolve(path, &plan.model.path), &options)?;
+    let model = Model::open(input::resolve(path, &plan.model.path), &options)?;
     events.notices(&model.notices);
     if model.import.hash != plan.model.blake3 {
         let what = format!("{} is not the file that was planned: make the plan again", plan.model.path);
         return Err(Error::BadInput(what.into()));
     }
-    model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
     Ok(model)
 }

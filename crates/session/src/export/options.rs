@@ -31,6 +31,8 @@ pub enum ExportFormat {
     Ray,
     /// ONNX models of a plan as model repositories of NVIDIA Triton.
     Triton,
+    /// The ONNX model of a plan with annotations for ONNX Runtime's own placement.
+    Ort,
     Relay,
     /// Graphviz.
     Dot,
@@ -53,7 +55,12 @@ impl ExportOptions {
 
 impl ExportFormat {
     pub(super) fn is_onnx(self) -> bool {
-        matches!(self, ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton)
+        matches!(self, ExportFormat::Onnx) || self.needs_plan()
+    }
+
+    /// Whether it is a form of plans alone.
+    pub(super) fn needs_plan(self) -> bool {
+        matches!(self, ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort)
     }
 
     /// Whether a plan in this format is a folder of files.

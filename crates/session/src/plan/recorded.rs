@@ -69,7 +69,7 @@ impl RecordedModel {
             ProfiledModel::Read { model, .. } => model.options.binding()?,
             ProfiledModel::Dump { .. } => options.binding()?,
         };
-        let files = rows(&sources, &subject, &binding)?;
+        let files = rows(&sources, &subject, &binding, events)?;
         Ok(RecordedModel { subject, sources, files, cluster: cluster.map(Path::to_path_buf), events: events.clone() })
     }
 
