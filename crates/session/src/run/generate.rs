@@ -314,12 +314,12 @@ impl Site {
     }
 
     /// Loads `plan` of `model`, with steps of several tokens if it can have them.
-    fn deploy_to_generate<'a>(
-        &'a self,
-        model: &'a Model,
+    fn deploy_to_generate(
+        &self,
+        model: &Model,
         plan: &Plan,
         options: &GenerateOptions,
-    ) -> Result<(Deployed<'a>, Option<Prefill>, Interfaces), Error> {
+    ) -> Result<(Deployed, Option<Prefill>, Interfaces), Error> {
         let mut prefill = self.prefill(model, plan, options)?;
         let interface = prefill.as_ref().map(|prefill| prefill.step.interface.clone());
         let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };
@@ -419,13 +419,13 @@ impl Site {
     }
 
     /// Loads `plan` of `model` on its agents and computes a step of each phase.
-    fn deploy_warm<'a>(
-        &'a self,
-        (model, plan): (&'a Model, &Plan),
+    fn deploy_warm(
+        &self,
+        (model, plan): (&Model, &Plan),
         prefill: Option<&Prefill>,
         interfaces: &Interfaces,
         options: &GenerateOptions,
-    ) -> Result<Deployed<'a>, Error> {
+    ) -> Result<Deployed, Error> {
         let watch = RunWatch::start(&self.events);
         watch.tell("loading the plan");
         let mut deployed = self.deploy_phases(model, plan, prefill)?;

@@ -25,7 +25,7 @@ pub(super) trait Steps {
     ) -> Result<Vec<TensorData>, Error>;
 }
 
-impl Steps for Deployed<'_> {
+impl Steps for Deployed {
     fn step(
         &mut self,
         phase: Phase,
