@@ -46,20 +46,24 @@ class Signature:
         self.inputs = [(arg.name, DTYPES[arg.type], tuple(map(_size, arg.shape))) for arg in inputs]
         self.outputs = {arg.name: index for index, arg in enumerate(outputs)}
 
-    def shapes(self, feed: Mapping[str, Any]) -> Optional[Shapes]:
-        """The shapes of a complete feed of numpy arrays; ``None`` of others, on which ONNX Runtime has the last word."""
+    def arrays(self, feed: Mapping[str, Any]) -> Optional[Contents]:
+        """A complete feed in the order of the model; ``None`` of others, on which ONNX Runtime has the last word.
+
+        Values are numpy arrays of the types of the model, or lists, of which it makes such arrays.
+        """
         if len(feed) != len(self.inputs):
             return None
-        found = []
+        found = {}
         for name, dtype, sizes in self.inputs:
-            array = feed.get(name)
+            value = feed.get(name)
+            array = _array(value, dtype) if type(value) is list else value
             if type(array) is not numpy.ndarray or array.dtype != dtype:
                 return None
             shape = array.shape
             if len(shape) != len(sizes) or any(want not in (None, have) or not have for have, want in zip(shape, sizes)):
                 return None
-            found.append(shape)
-        return tuple(found)
+            found[name] = array
+        return found
 
     def positions(self, output_names: Any) -> "Optional[list[int]]":
         """Where these outputs are among the model's, all of them without names; ``None`` if ONNX Runtime has to refuse them."""
@@ -80,9 +84,23 @@ class Signature:
         ]
 
 
-def tensors(feed: Mapping[str, Any]) -> "list[tuple[str, str, tuple[int, ...], bytes]]":
-    """The arrays of a feed as native code takes them."""
-    return [(name, array.dtype.name, array.shape, array.tobytes()) for name, array in feed.items()]
+def shapes_of(arrays: Contents) -> Shapes:
+    """The shapes of a complete feed."""
+    return tuple(array.shape for array in arrays.values())
+
+
+def tensors(arrays: Contents) -> "list[tuple[str, str, tuple[int, ...], bytes]]":
+    """A feed as native code takes it."""
+    return [(name, array.dtype.name, array.shape, array.tobytes()) for name, array in arrays.items()]
+
+
+def _array(value: "list[Any]", dtype: "numpy.dtype[Any]") -> "Optional[numpy.ndarray[Any, Any]]":
+    """A list as an array, if no value changes its kind."""
+    try:
+        array = numpy.array(value)
+    except ValueError:
+        return None
+    return array.astype(dtype) if numpy.can_cast(array.dtype, dtype, "same_kind") else None
 
 
 def _size(size: Any) -> Optional[int]:

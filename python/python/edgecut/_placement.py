@@ -7,14 +7,14 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from . import _edgecut
 from ._edgecut import Tensor
 from ._errors import AgentError, EdgecutError, InputError
-from ._feed import tensors
+from ._feed import Contents, tensors
 from ._fleet import Fleet
 from ._options import PathLike, model_options, site_options
 from ._plan import Plan, _plan
@@ -66,14 +66,14 @@ class Placement:
         """The plan in use, once it is there."""
         return self._plan
 
-    def run(self, feed: Mapping[str, Any]) -> "Optional[list[Tensor]]":
+    def run(self, arrays: Contents) -> "Optional[list[Tensor]]":
         """The model's outputs, in order; ``None`` if one device has to compute them."""
         deployment = self._deployment
         if deployment is None:
             self.prepare()
             return None
         try:
-            return deployment.run(tensors(feed))
+            return deployment.run(tensors(arrays))
         except InputError as error:
             # Such as an input that decides what is computed, with another content than the plan is for.
             _LOG.info("%s: one device computes: %s", self._model, error)

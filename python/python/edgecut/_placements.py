@@ -15,7 +15,7 @@ from typing import Any, Literal, Optional, Union
 from . import _edgecut
 from ._edgecut import Tensor
 from ._errors import ModelError
-from ._feed import MAX_DECIDING, Contents, Shapes, Signature
+from ._feed import MAX_DECIDING, Contents, Shapes, Signature, shapes_of
 from ._fleet import Fleet, fleet
 from ._options import PathLike, model_options
 from ._placement import Placement, _listen
@@ -88,20 +88,20 @@ class Placements:
         """The outputs of these names; ``None`` if ONNX Runtime has to compute or refuse them."""
         if self._is_refused or not isinstance(feed, Mapping):
             return None
-        shapes, positions = self._signature.shapes(feed), self._signature.positions(output_names)
-        if shapes is None or positions is None:
+        arrays, positions = self._signature.arrays(feed), self._signature.positions(output_names)
+        if arrays is None or positions is None:
             return None
-        placement = self._find(shapes, feed)
-        outputs = None if placement is None else placement.run(feed)
+        placement = self._find(arrays)
+        outputs = None if placement is None else placement.run(arrays)
         if outputs is None or len(outputs) != len(self._signature.outputs):
             return None
         return [outputs[position] for position in positions]
 
-    def _key(self, shapes: Shapes, feed: Mapping[str, Any]) -> Key:
-        return shapes, tuple(feed[name].tobytes() for name in self._deciding)
+    def _key(self, arrays: Contents) -> Key:
+        return shapes_of(arrays), tuple(arrays[name].tobytes() for name in self._deciding)
 
-    def _find(self, shapes: Shapes, feed: Mapping[str, Any]) -> Optional[Placement]:
-        key = self._key(shapes, feed)
+    def _find(self, arrays: Contents) -> Optional[Placement]:
+        key = self._key(arrays)
         placement = self._placed.get(key)
         if placement is not None:
             if len(self._placed) > 1:
@@ -111,15 +111,15 @@ class Placements:
             return placement
         if self._cache is None:
             return None
-        placement = self._add(key, dict(feed))
+        placement = self._add(key, arrays)
         if placement is None:
             return None
         placement.prepare()
         if self._settings.planning == "wait" and len(self._placed) == 1:
             placement.ready.wait()
-        return self._placed.get(self._key(shapes, feed))
+        return self._placed.get(self._key(arrays))
 
-    def _add(self, key: Key, feed: "dict[str, Any]") -> Optional[Placement]:
+    def _add(self, key: Key, arrays: Contents) -> Optional[Placement]:
         """A placement for `key`. Once there are others, a shape gets one when it is seen for the second time."""
         with self._lock:
             if key in self._placed:
@@ -132,23 +132,25 @@ class Placements:
             self._seen.pop(key, None)
             while len(self._placed) >= max(1, self._settings.max_shapes):
                 self._placed.popitem(last=False)[1].close()
+            # The caller may write into its arrays while the plan is made.
+            arrays = {name: array.copy() if array.size <= MAX_DECIDING else array for name, array in arrays.items()}
             profiles = self._cache.profiles if self._cache is not None else self._settings.profile
             placement = Placement(
                 self._fleet,
                 str(self._model),
-                lambda placement: self._make(placement, key[0], feed),
+                lambda placement: self._make(placement, arrays),
                 cluster=self._settings.cluster,
                 profiles=profiles,
             )
             self._placed[key] = placement
             return placement
 
-    def _make(self, placement: Placement, shapes: Shapes, feed: "dict[str, Any]") -> Plan:
+    def _make(self, placement: Placement, arrays: Contents) -> Plan:
         """A plan for a feed. While its candidates are measured, nothing else of this process is loaded."""
         assert self._cache is not None
-        deciding = self._decide(shapes, feed)
-        contents: Contents = {name: feed[name] for name in deciding}
-        self._decided(placement, shapes, deciding, feed)
+        shapes, deciding = shapes_of(arrays), self._decide(arrays)
+        contents: Contents = {name: arrays[name] for name in deciding}
+        self._decided(placement, deciding, arrays)
         unloaded = [] if self._cache.has(shapes, contents) else self._fleet.unload_all()
         try:
             return self._cache.plan(self._signature, shapes, contents)
@@ -156,15 +158,16 @@ class Placements:
             for one in unloaded:
                 one.reload()
 
-    def _decide(self, shapes: Shapes, feed: Mapping[str, Any]) -> "tuple[str, ...]":
+    def _decide(self, arrays: Contents) -> "tuple[str, ...]":
         """The inputs whose contents decide what is computed.
 
         :raises ModelError: if edgecut cannot take the model, for any shape
         """
         try:
-            may_decide = {name: array for name, array in feed.items() if array.dtype.kind in "biu" and array.size <= MAX_DECIDING}
+            small = {name: array for name, array in arrays.items() if array.size <= MAX_DECIDING}
+            may_decide = {name: array for name, array in small.items() if array.dtype.kind in "biu"}
             with npz(may_decide or None) as file:
-                options = model_options(bind_dim=self._signature.bindings(shapes), inputs=file)
+                options = model_options(bind_dim=self._signature.bindings(shapes_of(arrays)), inputs=file)
                 deciding = _edgecut.deciding_inputs(str(self._model), options, _listen)
             for name in deciding:
                 if name not in may_decide:
@@ -174,15 +177,13 @@ class Placements:
             raise
         return tuple(deciding)
 
-    def _decided(
-        self, placement: Placement, shapes: Shapes, deciding: "tuple[str, ...]", feed: "dict[str, Any]"
-    ) -> None:
+    def _decided(self, placement: Placement, deciding: "tuple[str, ...]", arrays: Contents) -> None:
         """Keys are from now on by the contents of `deciding`, too."""
         with self._lock:
-            if deciding == self._deciding:
+            if set(deciding) <= set(self._deciding):
                 return
-            self._deciding = deciding
-            self._placed = OrderedDict({self._key(shapes, feed): placement})
+            self._deciding = tuple(sorted({*self._deciding, *deciding}))
+            self._placed = OrderedDict({self._key(arrays): placement})
             self._seen.clear()
 
     def _load(self, plan: Plan) -> None:
