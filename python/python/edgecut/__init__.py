@@ -2,7 +2,8 @@
 its devices.
 
 :func:`inspect` says what is in a model, :func:`profile` measures it, :func:`plan` plans where its operators run, :func:`run` runs a
-plan, :func:`generate` generates tokens. :class:`InferenceSession` is ONNX Runtime's session on a cluster. Results are dataclasses, and tables in Arrow's layout (:class:`Table`). Options are the flags of the command line.
+plan, :func:`generate` generates tokens. :class:`InferenceSession` is ONNX Runtime's session on a cluster, :func:`install` makes programs use it. Results
+are dataclasses, and tables in Arrow's layout (:class:`Table`). Options are the flags of the command line.
 
 Long work releases the GIL. Ctrl-C stops it and raises :exc:`KeyboardInterrupt`; what was measured stays in the profiles.
 """

@@ -63,7 +63,7 @@ struct DeployedPhase {
 
 impl Site {
     /// Loads `plan` of `model` on its agents. Parameters have the contents that the model was read with. Several deployed
-    /// plans may share devices; whoever measures these waits until all are unloaded.
+    /// plans may share devices, which cannot be measured until all are unloaded.
     ///
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
@@ -127,7 +127,7 @@ impl Site {
         Ok(Deployed {
             runtime: self.runtime.clone(),
             events: self.events.clone(),
-            fixed: fixed_contents(model)?,
+            fixed: fixed_contents(model, is_shared)?,
             deployment,
             states,
             decode,
@@ -157,10 +157,12 @@ impl DeployedPhase {
     }
 }
 
-/// The contents of inputs that decided a branch or a size when `model` was read.
-fn fixed_contents(model: &Model) -> Result<BTreeMap<SmolStr, TensorData>, Error> {
+/// The contents of inputs that decided a branch or a size when `model` was read: those that were given, and with
+/// `has_generated` those that were generated. Steps of a decoder may have others than were generated.
+fn fixed_contents(model: &Model, has_generated: bool) -> Result<BTreeMap<SmolStr, TensorData>, Error> {
     let (graph, contents) = (model.graph(), model.contents(model.graph())?);
-    let is_fixed = |name: &SmolStr| model.deciding.contains(name) || model.selected && model.given.get(name).is_some();
+    let is_given = |name: &SmolStr| model.selected && model.given.get(name).is_some();
+    let is_fixed = |name: &SmolStr| is_given(name) || has_generated && model.deciding.contains(name);
     let inputs = graph.inputs().filter(|id| is_fixed(&graph.tensor(*id).name));
     let content = |id: TensorId| Ok((graph.tensor(id).name.clone(), contents.of(id)?));
     inputs.map(content).collect::<Result<_, _>>().map_err(engine_error)
