@@ -9,9 +9,11 @@
 //! | `graph`, `tensor` | a model's graph, the outputs of a run |
 //! | `profile`, `plan`, `run` | what the verbs return |
 //! | `generation` | tokens of a decoder, as an iterator |
+//! | `deployment` | plans that stay loaded, for `InferenceSession` |
 //! | `program` | the whole command line |
 
 mod columns;
+mod deployment;
 mod errors;
 mod generation;
 mod graph;
@@ -33,6 +35,7 @@ static ALLOCATOR: edgecut_engine::CountingAllocator = edgecut_engine::CountingAl
 #[pymodule]
 fn _edgecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<deployment::NativeDeployment>()?;
     module.add_class::<generation::NativeGeneration>()?;
     module.add_class::<graph::NativeGraph>()?;
     module.add_class::<table::Table>()?;
@@ -43,6 +46,9 @@ fn _edgecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::check_plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_table, module)?)?;
     module.add_function(wrap_pyfunction!(plan::write_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(deployment::deciding_inputs, module)?)?;
+    module.add_function(wrap_pyfunction!(deployment::deploy_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(deployment::replan, module)?)?;
     module.add_function(wrap_pyfunction!(generation::begin_generation, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_model, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_plan, module)?)?;

@@ -33,6 +33,17 @@ pub fn work<T: Send + 'static>(
     work.finish(py)
 }
 
+/// Like [`work`], for what measures nothing: the heap of the process stays as it is.
+pub fn light_work<T: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&Events) -> Result<T, Error> + Send + 'static,
+) -> PyResult<T> {
+    let mut work = Work::begin_light(progress, work)?;
+    while work.token(py).is_some() {}
+    work.finish(py)
+}
+
 /// Work that has begun. If it is dropped, it is cancelled and ends by itself.
 pub struct Work<T> {
     /// Closes with the work.
@@ -47,6 +58,17 @@ pub struct Work<T> {
 impl<T: Send + 'static> Work<T> {
     /// Begins `work`; see [`work`].
     pub fn begin(
+        progress: Option<Py<PyAny>>,
+        work: impl FnOnce(&Events) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<Work<T>> {
+        Work::begin_light(progress, |events| {
+            edgecut_engine::configure_heap();
+            work(events)
+        })
+    }
+
+    /// Begins `work`; see [`light_work`].
+    fn begin_light(
         progress: Option<Py<PyAny>>,
         work: impl FnOnce(&Events) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Work<T>> {
@@ -65,7 +87,6 @@ impl<T: Send + 'static> Work<T> {
         let worker = thread::Builder::new().name("edgecut".into()).stack_size(STACK).spawn(move || {
             // The last sender: the channel closes with the work.
             let _open = sender;
-            edgecut_engine::configure_heap();
             work(&events)
         })?;
         Ok(Work { sent, worker: Some(worker), progress, cancellation, raised: None })

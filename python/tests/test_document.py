@@ -74,6 +74,7 @@ def test_lines_are_compared_by_their_words(shown, printed, missing):
 def test_the_code_of_the_document_prints_what_it_shows(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EDGECUT_CLUSTER", raising=False)
+    monkeypatch.setenv("EDGECUT_CACHE", str(tmp_path / "cache"))
     # The document shows what is printed where no device tells its energy, as on most machines.
     monkeypatch.setenv("EDGECUT_SYSFS", str(tmp_path / "sys"))
     for folder in ("models", "tests"):
@@ -94,7 +95,9 @@ def test_the_code_of_the_document_prints_what_it_shows(command, tmp_path, monkey
             if missing is not None:
                 wrong.append(f"docs/python.md:{span.start}: does not print {missing!r}, but\n{out.getvalue()}")
             written[span.start : span.stop] = ["\n".join(matched or printed)] + [None] * (len(span) - 1)
-    assert len(names) > 5
+        assert len(names) > 5
+        # Agents that are terminated wait for the plan of the session.
+        names.clear()
     if "EDGECUT_WRITE_DOCS" in os.environ:
         DOCUMENT.write_text("\n".join(line for line in written if line is not None))
     else:

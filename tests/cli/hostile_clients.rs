@@ -222,6 +222,7 @@ pub(crate) fn setup(session: &str) -> Setup {
         states: vec![],
         in_flight: 1,
         wait: None,
+        is_shared: false,
         streamed: vec![StreamedTensor { name: "w".into(), ty }],
         reported: Default::default(),
     }

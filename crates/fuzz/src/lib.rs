@@ -226,6 +226,7 @@ pub fn receiver() -> Setup {
         states: vec![],
         in_flight: 2,
         wait: None,
+        is_shared: false,
         streamed: vec![],
         reported: Default::default(),
     }

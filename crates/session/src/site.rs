@@ -1,6 +1,9 @@
 //! Sites: the servers where models are profiled, planned and run. They are the agents of a cluster, or this machine.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use edgecut_agent::{Cluster, MAX_THREADS, MAX_TIME};
 use edgecut_engine::{EngineChoice, EngineOptions};
@@ -100,7 +103,8 @@ impl SiteOptions {
 pub struct Site {
     pub(crate) cluster: Cluster,
     pub(crate) options: SiteOptions,
-    pub(crate) runtime: Runtime,
+    /// Shared with the plans that are deployed.
+    pub(crate) runtime: Arc<Runtime>,
     pub(crate) events: Events,
 }
 
@@ -118,7 +122,7 @@ impl Site {
     /// # Errors
     /// If no threads can be started.
     pub(crate) fn of(cluster: Cluster, options: &SiteOptions, events: &Events) -> Result<Site, Error> {
-        Ok(Site { cluster, options: options.clone(), runtime: runtime()?, events: events.clone() })
+        Ok(Site { cluster, options: options.clone(), runtime: Arc::new(runtime()?), events: events.clone() })
     }
 
     /// The servers, by the cluster file and the options.

@@ -132,7 +132,7 @@ def run(
     :raises EdgecutError: if the outputs are not those of one device
     """
     plan = plan if isinstance(plan, Plan) else Plan.load(plan)
-    with _npz(inputs) as file:
+    with npz(inputs) as file:
         runs = _edgecut.run_plan(
             plan.json.encode(),
             {
@@ -175,7 +175,7 @@ def run_model(
 
     :raises ModelError: if the model cannot be read
     """
-    with _npz(inputs) as file:
+    with npz(inputs) as file:
         library = runtime_library(engine, onnxruntime)
         text, outputs = _edgecut.run_model(
             os.fspath(model),
@@ -217,15 +217,20 @@ def _difference(found: "dict[str, Any]") -> Difference:
 
 
 @contextmanager
-def _npz(inputs: Optional[Inputs]) -> Iterator[Optional[PathLike]]:
+def npz(inputs: Optional[Inputs]) -> Iterator[Optional[PathLike]]:
     """The file of `inputs`; arrays are written to one that is there for the call."""
     if inputs is None or isinstance(inputs, (str, os.PathLike)):
         yield inputs
         return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "inputs.npz")
+        save_inputs(file, inputs)
+        yield file
+
+
+def save_inputs(file: Path, inputs: Mapping[str, Any]) -> None:
+    """Writes arrays, by the names of inputs, as an ``.npz`` file of inputs."""
     import numpy
 
     arrays: "dict[str, Any]" = {f"in_{name}": numpy.asarray(array) for name, array in inputs.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "inputs.npz")
-        numpy.savez(file, **arrays)
-        yield file
+    numpy.savez(file, **arrays)

@@ -217,6 +217,7 @@ mod tests {
             states: vec![],
             in_flight: 1,
             wait: None,
+            is_shared: false,
             streamed: vec![StreamedTensor { name: "w".into(), ty }],
             reported: Default::default(),
         }

@@ -44,6 +44,9 @@ pub struct Setup {
     /// How long to wait for the devices; by default as the agent says.
     #[serde(default)]
     pub wait: Option<Micros>,
+    /// Whether other such runs may use the devices at the same time. What it takes then is no measurement.
+    #[serde(default)]
+    pub is_shared: bool,
     /// Parameters whose contents are sent after the setup; others are generated from their names.
     pub streamed: Vec<StreamedTensor>,
     /// Of which inferences the sink sends the outputs.
@@ -431,6 +434,7 @@ pub(super) mod tests {
             states: Vec::new(),
             in_flight: 1,
             wait: None,
+            is_shared: false,
             streamed: vec![],
             reported: ReportedOutputs::First,
         }

@@ -1,15 +1,16 @@
 //! A device of this server: one thread that computes, one job at a time.
 //!
 //! A run or a profile leases the device, so that no other client disturbs its measurements; the lease ends when it is
-//! dropped. Clients that wait get it in the order in which they came.
+//! dropped. Clients that wait get it in the order in which they came. Plans that stay loaded and are not measured share
+//! the device: each has a thread of its own, and [`Device::turn`] lets one of them compute at a time.
 
 use std::{
     any::Any,
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -18,10 +19,14 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::{device_user::DeviceUser, error::HostError, logged_engine::LoggedEngine};
+use super::{device_user::DeviceUser, error::HostError, logged_engine::LoggedEngine, measurement_lock::Sharing};
 use crate::{DeviceDescription, protocol::run::Queued, work_log::DeviceLog};
 use edgecut_engine::{Engine, EngineChoice, EngineError};
+use edgecut_graph::units::Bytes;
 use edgecut_profile::MeteredDevice;
+
+/// How many shared leases a device has at most.
+const SHARES: u32 = 64;
 
 /// Creates an engine, the device's own or the one that is asked for, with a number of threads.
 pub(super) type EngineFactory = dyn Fn(Option<EngineChoice>, u32) -> Result<Arc<dyn Engine>, EngineError> + Send + Sync;
@@ -37,7 +42,12 @@ pub(super) struct Device {
     /// Engines in use, by what was asked for.
     engines: Mutex<HashMap<EngineKey, Arc<dyn Engine>>>,
     jobs: mpsc::Sender<Job>,
+    /// A shared lease takes one permit of [`SHARES`], an exclusive one all.
     available: Arc<Semaphore>,
+    /// Held while a stage of a shared lease is computed.
+    turn: Mutex<()>,
+    /// The memory in bytes that the leases have reserved.
+    reserved: AtomicU64,
     /// How many clients wait.
     waiting: Arc<AtomicU32>,
     /// The current or last lease, for messages.
@@ -49,9 +59,12 @@ pub(super) struct Device {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Exclusive use of a device, until dropped.
+/// Use of a device, alone or shared, until dropped.
 pub(super) struct Lease {
     device: Arc<Device>,
+    /// The queue of the device's thread, or of this lease's own.
+    jobs: mpsc::Sender<Job>,
+    reserved: AtomicU64,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -66,11 +79,8 @@ impl Device {
         create_engine: Box<EngineFactory>,
         log: DeviceLog,
     ) -> std::io::Result<Arc<Device>> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        thread::Builder::new()
-            .name(format!("device-{}", description.name))
-            .spawn(move || queue.into_iter().for_each(|job| job()))?;
-        let (available, user) = (Arc::new(Semaphore::new(1)), Mutex::new(String::new()));
+        let jobs = start_thread(&description.name)?;
+        let (available, user) = (Arc::new(Semaphore::new(SHARES as usize)), Mutex::new(String::new()));
         let engines = Mutex::default();
         let waiting = Arc::default();
         Ok(Arc::new(Device {
@@ -80,6 +90,8 @@ impl Device {
             engines,
             jobs,
             available,
+            turn: Mutex::default(),
+            reserved: AtomicU64::default(),
             waiting,
             user,
             lost: Arc::default(),
@@ -119,24 +131,27 @@ impl Device {
         Ok(engine)
     }
 
-    /// Leases the device, after a wait of at most `wait`, and logs the lease. Clients that come
-    /// meanwhile get `user` as the reason. If there is a wait, `queued` is called with the place in the queue.
+    /// Leases the device, alone or with others that share it, after a wait of at most `wait`, and logs the lease. Clients
+    /// that come meanwhile get `user` as the reason. If there is a wait, `queued` is called with the place in the queue.
     ///
     /// # Errors
-    /// If the device stays leased, or is lost.
+    /// If the device stays leased, is lost, or no thread can be started.
     pub async fn lease(
         self: &Arc<Device>,
         user: DeviceUser,
+        sharing: Sharing,
         wait: Duration,
         queued: impl AsyncFnOnce(Queued),
     ) -> Result<Lease, HostError> {
-        let permit = match self.available.clone().try_acquire_owned() {
+        let shares = if sharing == Sharing::Shared { 1 } else { SHARES };
+        let permit = match self.available.clone().try_acquire_many_owned(shares) {
             Ok(permit) => permit,
             Err(_) => {
                 let place = Waiting::begin(&self.waiting);
                 // In the queue before the client is told.
                 let waiting = async {
-                    tokio::join!(biased; self.available.clone().acquire_owned(), queued(self.place(place.ahead))).0
+                    let permit = self.available.clone().acquire_many_owned(shares);
+                    tokio::join!(biased; permit, queued(self.place(place.ahead))).0
                 };
                 match tokio::time::timeout(wait, waiting).await {
                     Ok(Ok(permit)) => permit,
@@ -154,7 +169,13 @@ impl Device {
         let user = user.to_string();
         self.log.set_user(&user);
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
-        Ok(Lease { device: self.clone(), _permit: permit })
+        let name = &self.description.name;
+        let no_thread = |error| HostError::Request(format!("no thread can be started for device {name}: {error}"));
+        let jobs = match sharing {
+            Sharing::Exclusive => self.jobs.clone(),
+            Sharing::Shared => start_thread(name).map_err(no_thread)?,
+        };
+        Ok(Lease { device: self.clone(), jobs, reserved: AtomicU64::default(), _permit: permit })
     }
 
     /// Why it cannot be used any longer, if so.
@@ -164,7 +185,17 @@ impl Device {
 
     /// Whether a client has it.
     pub fn is_leased(&self) -> bool {
-        self.available.available_permits() == 0
+        self.available.available_permits() < SHARES as usize
+    }
+
+    /// Waits until no other stage is computed; others wait until the result is dropped.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What its leases have left of its memory.
+    pub fn free_memory(&self) -> Bytes {
+        Bytes(self.description.memory.0.saturating_sub(self.reserved.load(Ordering::Relaxed)))
     }
 
     /// What a client does with it, if one has it.
@@ -206,7 +237,13 @@ impl Lease {
         &self.device
     }
 
-    /// Runs `job` on the device's thread. A panic, which only a bug in an engine can cause, becomes an error of the
+    /// Reserves memory of the device until the lease ends.
+    pub fn reserve(&self, memory: Bytes) {
+        self.reserved.fetch_add(memory.0, Ordering::Relaxed);
+        self.device.reserved.fetch_add(memory.0, Ordering::Relaxed);
+    }
+
+    /// Runs `job` on the device's thread, or the lease's own. A panic, which only a bug in an engine can cause, becomes an error of the
     /// job; the thread survives.
     pub async fn run<T: Send + 'static>(
         &self,
@@ -227,9 +264,22 @@ impl Lease {
             let _ = reply.send(outcome);
         });
         let lost = || HostError::Request(format!("the thread of device {} has ended", self.device.description.name));
-        self.device.jobs.send(job).map_err(|_| lost())?;
+        self.jobs.send(job).map_err(|_| lost())?;
         result.await.unwrap_or_else(|_| Err(lost()))
     }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.device.reserved.fetch_sub(self.reserved.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Starts a thread for the jobs of device `name`; it ends with the last sender.
+fn start_thread(name: &str) -> std::io::Result<mpsc::Sender<Job>> {
+    let (jobs, queue) = mpsc::channel::<Job>();
+    let compute = move || queue.into_iter().for_each(|job| job());
+    thread::Builder::new().name(format!("device-{name}")).spawn(compute).map(|_| jobs)
 }
 
 /// The message of a panic.
@@ -264,7 +314,8 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_lost_device_is_not_leased() {
         let device = device(DeviceKind::Gpu, None);
-        let lease = || device.lease(DeviceUser::new("test", None), Duration::from_secs(1), async |_| {});
+        let lease =
+            || device.lease(DeviceUser::new("test", None), Sharing::Exclusive, Duration::from_secs(1), async |_| {});
         let failing = |cause: fn(String) -> EngineError| async move {
             let failed =
                 move || Err::<(), _>(HostError::Engine { what: "a step".to_string(), cause: cause("why".to_string()) });
@@ -276,5 +327,26 @@ pub(super) mod tests {
         assert!(error.contains("why; the device is lost"), "{error}");
         let refused = lease().await.err().unwrap().to_string();
         assert_eq!(refused, "device d0 is lost until the agent starts again: why");
+    }
+
+    #[tokio::test]
+    async fn shared_leases_exclude_an_exclusive_one_and_divide_the_memory() {
+        let device = device(DeviceKind::Cpu, None);
+        let lease = |sharing| device.lease(DeviceUser::new("test", None), sharing, Duration::ZERO, async |_| {});
+        let first = lease(Sharing::Shared).await.unwrap();
+        first.reserve(Bytes(1));
+        let second = lease(Sharing::Shared).await.unwrap();
+        assert!(device.is_leased() && device.free_memory() == Bytes::ZERO);
+        // Each has a thread of its own: one job waits for the other.
+        let (sender, receiver) = mpsc::channel();
+        let waits = first.run("a job", move || receiver.recv().map_err(|error| HostError::Request(error.to_string())));
+        let sends = second.run("a job", move || sender.send(()).map_err(|error| HostError::Request(error.to_string())));
+        assert!(matches!(tokio::join!(waits, sends), (Ok(()), Ok(()))));
+        assert!(matches!(lease(Sharing::Exclusive).await, Err(HostError::Busy { .. })));
+        drop((first, second));
+        let alone = lease(Sharing::Exclusive).await.unwrap();
+        assert!(device.free_memory() == Bytes(1) && lease(Sharing::Shared).await.is_err());
+        drop(alone);
+        assert!(!device.is_leased());
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    device::Device,
     error::HostError,
     run_state::{StageRun, StageTask},
     session::Session,
@@ -115,12 +116,14 @@ fn load_stage(
     })
 }
 
-/// Runs the stages of a partition as they become ready, until the session ends.
+/// Runs the stages of a partition on `device` as they become ready, until the session ends. Other runs that share the device
+/// compute between stages.
 ///
 /// # Errors
 /// If a stage fails, or the partition's peak memory exceeds `limit`.
 pub(super) fn execute(
     session: &Session,
+    device: &Device,
     partition: usize,
     mut stages: Vec<Box<dyn Executable>>,
     limit: Bytes,
@@ -133,6 +136,7 @@ pub(super) fn execute(
         let (stage, executable) = (&part.stages[scheduled.index], &mut stages[scheduled.index]);
         let mut steps = Vec::with_capacity(stage.steps.len());
         let mut indices = Vec::with_capacity(stage.steps.len());
+        let turn = device.turn();
         let start = session.clock.now();
         // A step takes all time since the one before, with what the engine needs to call it.
         let mut before = start;
@@ -161,6 +165,7 @@ pub(super) fn execute(
                 })
             }
         };
+        drop(turn);
         if let Some(shares) = executable.step_shares() {
             let shares: Vec<f64> =
                 indices.iter().map(|index| shares.get(*index).copied().unwrap_or_default()).collect();

@@ -82,7 +82,7 @@ impl Host {
         samples: mpsc::Sender<ProbeSample>,
     ) -> Result<(), HostError> {
         let user = DeviceUser::new("measurement of a link", client);
-        let _lease = self.processor().lease(user, self.limits().lease_wait, async |_| {}).await?;
+        let _lease = self.processor().lease(user, Sharing::Exclusive, self.limits().lease_wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let failed = |cause: String| HostError::Link { peer: peer.server.clone(), cause };
         let channel = connect(peer, self.identity(), Expected::Peer).await.map_err(|e| failed(e.to_string()))?;
@@ -148,7 +148,7 @@ impl Host {
         let Some(mut chunk) = next(&mut stream).await? else { return Ok(()) };
         let _job = self.begin_job(client_id)?;
         let user = DeviceUser::new("measurement of the link from a peer", client);
-        let _lease = self.processor().lease(user, self.limits().lease_wait, async |_| {}).await?;
+        let _lease = self.processor().lease(user, Sharing::Exclusive, self.limits().lease_wait, async |_| {}).await?;
         let _lock = self.shared_lock().await?;
         let mut transfer = Assembler::default();
         let (tensors, mut received) = mpsc::channel::<TensorData>(1);
@@ -247,8 +247,8 @@ mod tests {
         let limits = Limits { lease_wait: Duration::from_millis(50), ..Limits::default() };
         let options = HostOptions { name: "a".into(), threads: Some(1), limits, ..HostOptions::default() };
         let host = Host::start(options, Shutdown::new()).unwrap();
-        let lease =
-            host.processor().lease(DeviceUser::new("profile", None), Duration::ZERO, async |_| {}).await.unwrap();
+        let user = DeviceUser::new("profile", None);
+        let lease = host.processor().lease(user, Sharing::Exclusive, Duration::ZERO, async |_| {}).await.unwrap();
         let absorb = async || {
             let (replies, _received) = mpsc::channel(1);
             let chunk = Frame::from(AbsorbRequest { bytes: Bytes(0) });

@@ -65,7 +65,7 @@ impl Host {
         };
         let device = self.device(&task.device)?;
         let user = DeviceUser::new("profile", client);
-        let lease = device.lease(user, self.lease_wait(task.wait), queued);
+        let lease = device.lease(user, Sharing::Exclusive, self.lease_wait(task.wait), queued);
         let lease = tokio::select! {
             lease = lease => lease?,
             () = events.closed() => return Err(HostError::ClientGone),

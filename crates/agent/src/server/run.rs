@@ -127,9 +127,10 @@ impl Host {
         within_limits(&setup, self.limits())?;
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
-            let device = partition.lease.device().description().memory;
-            let need = execute::admit(&setup, &setup.partitions[partition.index], partition.limit, device)?;
-            self.weights().shrink_to(device - need);
+            let free = partition.lease.device().free_memory();
+            let need = execute::admit(&setup, &setup.partitions[partition.index], partition.limit, free)?;
+            partition.lease.reserve(need);
+            self.weights().shrink_to(free - need);
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);
@@ -174,16 +175,17 @@ impl Host {
         let mut leased = Vec::with_capacity(order.len());
         for (index, partition) in order {
             let device = self.device(&partition.device)?;
-            let own = device.description().memory;
-            let limit = partition.memory.map_or(own, |planned| planned.min(own));
             // If the client is gone, nothing waits for the lease either.
             let queued = async |queued| drop(client.send(RunEvent::Queued(queued)).await);
             let user = DeviceUser::new("run", client.remote.as_ref().map(|remote| remote.client.clone()));
-            let lease = device.lease(user, self.lease_wait(setup.wait), queued);
+            let sharing = if setup.is_shared { Sharing::Shared } else { Sharing::Exclusive };
+            let lease = device.lease(user, sharing, self.lease_wait(setup.wait), queued);
             let lease = tokio::select! {
                 lease = lease => lease?,
                 () = client.events.closed() => return Err(HostError::ClientGone),
             };
+            let own = device.free_memory();
+            let limit = partition.memory.map_or(own, |planned| planned.min(own));
             let run_limit = match partition.enforced {
                 EnforcedLimit::Plan => limit,
                 EnforcedLimit::PlanWithTransfers => own.min(limit + setup.exchanged(partition)),
@@ -347,7 +349,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Loads all partitions, each on its device's thread, while somebody receives `events` and no other partition has failed. Dilated
+/// Loads all partitions, each on the thread of its lease, while somebody receives `events` and no other partition has failed. Dilated
 /// agents learn then how long steps take, and do so one after the other where they share a core.
 async fn load_all(
     setup: &Arc<Setup>,
@@ -383,8 +385,8 @@ async fn load_all(
 /// Computes a partition until the session ends; a failure fails the session.
 async fn compute(session: Arc<Session>, partition: LeasedPartition, stages: Vec<Box<dyn Executable>>) {
     let LeasedPartition { index, lease, run_limit, .. } = partition;
-    let computing = session.clone();
-    let done = lease.run("running", move || execute::execute(&computing, index, stages, run_limit)).await;
+    let (computing, device) = (session.clone(), lease.device().clone());
+    let done = lease.run("running", move || execute::execute(&computing, &device, index, stages, run_limit)).await;
     if let Err(error) = done {
         session.fail(error);
     }

@@ -59,6 +59,8 @@ pub struct Model {
     pub given: Given,
     /// Whether these contents decided branches or sizes.
     pub selected: bool,
+    /// Of an ONNX model: the inputs whose contents, given or generated, decided branches or sizes.
+    pub deciding: Vec<SmolStr>,
     /// The inputs and outputs as an ONNX file declares them.
     pub interface: Option<Interface>,
     /// The guessed sizes of unknown dimensions.
@@ -237,6 +239,9 @@ impl Source<'_> {
         };
         let (imported, notices) = read_onnx(self.path, bytes, &source)?;
         let selected = is_decided_by_given(&imported);
+        let mut deciding: Vec<SmolStr> = imported.decisions.iter().flat_map(|of| of.inputs.clone()).collect();
+        deciding.sort();
+        deciding.dedup();
         let (interface, graph, guessed) = (Some(imported.interface), imported.graph, imported.guessed);
         let name = self.path.display().to_string();
         let import = Import { graph, name, hash, checks: TypeChecks::default(), guessed: Vec::new() };
@@ -247,6 +252,7 @@ impl Source<'_> {
             params,
             given,
             selected,
+            deciding,
             interface,
             guessed,
             notices,
@@ -287,6 +293,7 @@ impl Source<'_> {
             params,
             given: self.given.clone(),
             selected: selected.get(),
+            deciding: Vec::new(),
             interface: None,
             guessed: Vec::new(),
             notices: Vec::new(),

@@ -53,6 +53,8 @@ pub struct DeployOptions {
     pub enforced: EnforcedLimit,
     /// Of which inferences the outputs are sent.
     pub reported: ReportedOutputs,
+    /// Whether other such runs may use the devices at the same time.
+    pub is_shared: bool,
 }
 
 impl DeployOptions {
@@ -66,6 +68,7 @@ impl DeployOptions {
             streamed: given.keys().cloned().collect(),
             enforced: EnforcedLimit::Plan,
             reported: ReportedOutputs::First,
+            is_shared: false,
         }
     }
 }
@@ -151,6 +154,7 @@ pub fn deploy_phases(
             in_flight: options.in_flight,
             reported: options.reported,
             wait: None,
+            is_shared: options.is_shared,
             streamed: streamed.clone(),
         });
     }

@@ -21,11 +21,12 @@ use edgecut_agent::{
     },
 };
 use edgecut_engine::EngineError;
-use edgecut_graph::{Graph, StatePair, TensorData, TensorId, units::Micros};
+use edgecut_graph::{Graph, StatePair, TensorData, TensorId, TensorType, units::Micros};
 use edgecut_plan::{Plan, planned_graph};
+use tokio::runtime::Runtime;
 
 use crate::{
-    Error, Model, Site,
+    Error, Events, Model, Site,
     cluster::connect_all,
     decoder::prefill::Prefill,
     model::contents::{engine_error, given_state},
@@ -33,9 +34,12 @@ use crate::{
 };
 
 /// A plan that is loaded on its agents. Dropping it unloads the plan.
-pub struct Deployed<'a> {
-    site: &'a Site,
-    model: &'a Model,
+pub struct Deployed {
+    /// Of the site.
+    runtime: Arc<Runtime>,
+    events: Events,
+    /// The contents of inputs that decided a branch or a size when the model was read, by name: no others are right.
+    fixed: BTreeMap<SmolStr, TensorData>,
     deployment: Arc<Deployment>,
     /// Inputs and outputs that stay on the agents: the model's, and those of the plan's graph.
     states: Vec<StatePair>,
@@ -58,22 +62,33 @@ struct DeployedPhase {
 }
 
 impl Site {
-    /// Loads `plan` of `model` on its agents. Parameters have the contents that the model was read with.
+    /// Loads `plan` of `model` on its agents. Parameters have the contents that the model was read with. Several deployed
+    /// plans may share devices, which cannot be measured until all are unloaded.
     ///
     /// # Errors
     /// If the plan is not of this model, an agent refuses, fails or does not answer, or the call is cancelled.
-    pub fn deploy<'a>(&'a self, model: &'a Model, plan: &Plan) -> Result<Deployed<'a>, Error> {
-        self.deploy_phases(model, plan, None, 1)
+    pub fn deploy(&self, model: &Model, plan: &Plan) -> Result<Deployed, Error> {
+        self.deploy_with((model, plan), None, 1, true)
     }
 
-    /// The same with steps of several tokens, of a decoder, and for so many sequences at a time.
-    pub(super) fn deploy_phases<'a>(
-        &'a self,
-        model: &'a Model,
+    /// The same for so many sequences at a time of a decoder, with steps of several tokens if there are any. Its devices are not shared.
+    pub(super) fn deploy_phases(
+        &self,
+        model: &Model,
         plan: &Plan,
         prefill: Option<&Prefill>,
         sequences: usize,
-    ) -> Result<Deployed<'a>, Error> {
+    ) -> Result<Deployed, Error> {
+        self.deploy_with((model, plan), prefill, sequences, false)
+    }
+
+    fn deploy_with(
+        &self,
+        (model, plan): (&Model, &Plan),
+        prefill: Option<&Prefill>,
+        sequences: usize,
+        is_shared: bool,
+    ) -> Result<Deployed, Error> {
         super::execution::check_model(model, plan)?;
         let graph = planned_graph(model.graph(), plan).map_err(Error::bad_input)?;
         model.contents(model.graph())?.beginning(&plan.model.states)?;
@@ -84,6 +99,7 @@ impl Site {
         let options = DeployOptions {
             enforced: EnforcedLimit::PlanWithTransfers,
             reported: ReportedOutputs::All,
+            is_shared,
             ..DeployOptions::new(sequences as u32, &given)
         };
         let longer = prefill.map(|prefill| PlannedGraph { graph: &prefill.graph, plan: &prefill.plan });
@@ -109,7 +125,17 @@ impl Site {
         };
         let loaded = self.runtime.block_on(self.events.until_cancelled(loading))?;
         let states = plan.model.states.iter().chain(&plan.states).cloned().collect();
-        Ok(Deployed { site: self, model, deployment, states, decode, prefill, loaded, failure: Mutex::default() })
+        Ok(Deployed {
+            runtime: self.runtime.clone(),
+            events: self.events.clone(),
+            fixed: fixed_contents(model, is_shared)?,
+            deployment,
+            states,
+            decode,
+            prefill,
+            loaded,
+            failure: Mutex::default(),
+        })
     }
 }
 
@@ -132,7 +158,30 @@ impl DeployedPhase {
     }
 }
 
-impl Deployed<'_> {
+/// The contents of inputs that decided a branch or a size when `model` was read: those that were given, and with
+/// `has_generated` those that were generated. Steps of a decoder may have others than were generated.
+fn fixed_contents(model: &Model, has_generated: bool) -> Result<BTreeMap<SmolStr, TensorData>, Error> {
+    let (graph, contents) = (model.graph(), model.contents(model.graph())?);
+    let is_given = |name: &SmolStr| model.selected && model.given.get(name).is_some();
+    let is_fixed = |name: &SmolStr| is_given(name) || has_generated && model.deciding.contains(name);
+    let inputs = graph.inputs().filter(|id| is_fixed(&graph.tensor(*id).name));
+    let content = |id: TensorId| Ok((graph.tensor(id).name.clone(), contents.of(id)?));
+    inputs.map(content).collect::<Result<_, _>>().map_err(engine_error)
+}
+
+impl Deployed {
+    /// The same, which only its own failures end: the events of its site no longer cancel it.
+    #[must_use]
+    pub fn detached(self) -> Deployed {
+        Deployed { events: Events::default(), ..self }
+    }
+
+    /// The names and types of the inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&SmolStr, &TensorType)> {
+        let graph = &self.decode.graph;
+        graph.inputs().map(|id| graph.tensor(id)).map(|tensor| (&tensor.name, &tensor.ty))
+    }
+
     /// The number of values that go from one server to another in a run, and their bytes; for a decoder, in a step of one token.
     pub(super) fn exchanges(&self) -> (usize, u64) {
         let setups = self.deployment.setups.iter();
@@ -184,7 +233,7 @@ impl Deployed<'_> {
                 let what = format!("input `{name}` is of type {}, {} was given", input.ty, data.ty());
                 return Err(Error::BadInput(what.into()));
             }
-            if self.model.selected && self.model.given.get(name).is_some_and(|read| read != data) {
+            if self.fixed.get(*name).is_some_and(|read| read != data) {
                 let what = format!(
                     "input `{name}` may have decided a branch or a size when the model was read: open the model with it"
                 );
@@ -199,7 +248,7 @@ impl Deployed<'_> {
         let source = source.map_err(engine_error)?;
         let failed = |error: Arc<RunError>| {
             // Another sequence was cancelled first, which unloads the plan.
-            if matches!(*error, RunError::Unloaded) && self.site.events.is_cancelled() {
+            if matches!(*error, RunError::Unloaded) && self.events.is_cancelled() {
                 return Error::Cancelled;
             }
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +256,7 @@ impl Deployed<'_> {
             run_error(&error)
         };
         let running = async { self.loaded.run(source, step).await.map_err(failed) };
-        let sink = self.site.runtime.block_on(self.site.events.until_cancelled(running))?;
+        let sink = self.runtime.block_on(self.events.until_cancelled(running))?;
         outputs(terminals, &sink, &content).map_err(|error| match error {
             OutputError::Content(error) => engine_error(error),
             OutputError::Missing => Error::failed(error),

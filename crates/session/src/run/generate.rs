@@ -333,13 +333,13 @@ impl Site {
     }
 
     /// Loads `plan` of `model` for so many sequences at a time, with steps of several tokens if it can have them.
-    fn deploy_to_generate<'a>(
-        &'a self,
-        model: &'a Model,
+    fn deploy_to_generate(
+        &self,
+        model: &Model,
         plan: &Plan,
         options: &GenerateOptions,
         at_a_time: usize,
-    ) -> Result<(Deployed<'a>, Option<Prefill>, Interfaces), Error> {
+    ) -> Result<(Deployed, Option<Prefill>, Interfaces), Error> {
         let mut prefill = self.prefill(model, plan, options, at_a_time)?;
         let interface = prefill.as_ref().map(|prefill| prefill.step.interface.clone());
         let mut interfaces = Interfaces { prefill: interface, decode: StepInterface::of(model)? };

@@ -10,6 +10,7 @@ use super::{
     binding::{BindingChoice, ChosenBinding},
     execution::{MeasuredRun, RunSource, check_hash, check_model},
     options::RunOptions,
+    replan::replan,
 };
 use crate::{
     Error, Events, Model, ModelOptions, Site, SiteOptions,
@@ -71,6 +72,15 @@ impl PlannedModel {
         check_model(&model, &plan)?;
         let site = Site::of(source.cluster_of(&plan, site, events)?, site, events)?;
         Ok(PlannedModel { plan, model, site, file: source.path.to_path_buf(), binding })
+    }
+
+    /// A plan with the same objective, limits and rules for the servers that answer now, from the profiles in `folder`.
+    ///
+    /// # Errors
+    /// If the server of the inputs or of the results does not answer, profiles are missing, or no plan meets the limits.
+    pub fn replan(&self, folder: &Path) -> Result<Plan, Error> {
+        let (Site { cluster, runtime, events, .. }, may_split) = (&self.site, !self.plan.splits.is_empty());
+        runtime.block_on(replan(events, folder, &self.model, &self.plan, cluster, may_split))
     }
 
     /// Runs the plan, and calls `each` with the measurements. If agents are lost and other plans continue, `each` is

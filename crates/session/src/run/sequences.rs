@@ -23,7 +23,7 @@ pub(super) struct Drawn<'a> {
 /// # Errors
 /// The failure of an agent, if there is one; [`Error::Cancelled`], if that ends a sequence without a token; else the first one.
 pub(super) fn extend_all(
-    deployed: &Deployed<'_>,
+    deployed: &Deployed,
     interfaces: &Interfaces,
     events: &Events,
     at_a_time: usize,

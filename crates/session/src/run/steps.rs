@@ -27,7 +27,7 @@ pub(super) trait Steps {
 
 /// The steps of one of the sequences of a deployment.
 pub(super) struct SequenceSteps<'a> {
-    pub deployed: &'a Deployed<'a>,
+    pub deployed: &'a Deployed,
     /// Of as many as the deployment has inputs in flight.
     pub sequence: u32,
 }

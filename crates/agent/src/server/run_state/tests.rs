@@ -54,6 +54,7 @@ pub(super) fn setup(sizes: &[u64], partitions: Vec<Partition>, sends: &[u32]) ->
         states: vec![],
         in_flight: 1,
         wait: None,
+        is_shared: false,
         streamed: vec![],
         reported: Default::default(),
     }
