@@ -214,7 +214,6 @@ fn made(body: &str) -> Vec<Vec<u8>> {
                 granularity: Granularity::Op,
                 sampling: Sampling::default(),
                 wait: None,
-                is_shared: false,
                 items: true,
                 whole: true,
                 cache_flush: None,
