@@ -109,14 +109,28 @@ struct Args<'t> {
     #[serde(borrow, default)]
     provider: Cow<'t, str>,
     #[serde(default)]
-    thread_scheduling_stats: Option<Threads>,
+    thread_scheduling_stats: Option<Scheduling>,
 }
 
+/// How a kernel was divided among threads.
 #[derive(Deserialize)]
-struct Threads {
-    /// By number of the thread, in addition to the one that called.
-    #[serde(default)]
-    sub_threads: HashMap<String, IgnoredAny>,
+#[serde(untagged)]
+enum Scheduling {
+    Threads {
+        /// By number of the thread, in addition to the one that called.
+        sub_threads: HashMap<String, IgnoredAny>,
+    },
+    /// It was not: an empty text.
+    Alone(IgnoredAny),
+}
+
+impl Scheduling {
+    fn threads(&self) -> usize {
+        match self {
+            Scheduling::Threads { sub_threads } => sub_threads.len() + 1,
+            Scheduling::Alone(_) => 1,
+        }
+    }
 }
 
 /// A kernel's run as its event says it.
@@ -177,8 +191,8 @@ impl EventReader {
             self.runs.push(event.ts);
             return Ok(());
         };
-        let threads = event.args.thread_scheduling_stats.as_ref().map_or(0, |threads| threads.sub_threads.len());
-        self.threads = self.threads.max(threads + 1);
+        let threads = event.args.thread_scheduling_stats.as_ref().map_or(1, Scheduling::threads);
+        self.threads = self.threads.max(threads);
         self.kernels.push(Timed {
             name: self.names.number(kernel),
             provider: self.providers.number(&event.args.provider),
@@ -267,6 +281,8 @@ mod tests {
             event("Node", "conv_kernel_time", 41.0, 4.0),
             event("Node", "conv_fence_before", 41.0, 4.0),
             event("Session", "model_run", 40.0, 20.0),
+            // Of a session with one thread.
+            r#"{"cat": "Node", "name": "one_fence", "ts": 60, "args": {"thread_scheduling_stats": ""}}"#.to_string(),
         ];
         let text = format!("[\n{}\n]", events.join(",\n"));
         assert!(is_ort_profile(&text));
