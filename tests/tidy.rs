@@ -50,7 +50,19 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 const BANNED: &[(&str, &[&str])] = &[
     (
         "node",
-        &["node_limit", "nodes_solved", "tract", "Node", "json", "JSON", "serde", "petgraph", "digraph", "shape=box"],
+        &[
+            "node_limit",
+            "node_memory",
+            "nodes_solved",
+            "tract",
+            "Node",
+            "json",
+            "JSON",
+            "serde",
+            "petgraph",
+            "digraph",
+            "shape=box",
+        ],
     ),
     ("anew", &[]),
     ("beside", &[]),

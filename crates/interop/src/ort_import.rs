@@ -181,7 +181,8 @@ fn count(imported: &mut Imported, profile: &OrtProfile, graph: &Graph, found: &[
         .map(|kernel| providers[kernel.provider].as_str())
         .collect();
     let elsewhere = other.len() / runs;
-    (other.sort_unstable(), other.dedup());
+    other.sort_unstable();
+    other.dedup();
     let total = names.len();
     let notes = &mut imported.notes;
     if let Some(first) = derived.first() {

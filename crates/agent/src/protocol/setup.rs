@@ -446,7 +446,7 @@ pub(super) mod tests {
         assert_eq!(setup().received(), BTreeSet::from([ValueId(0)]));
         type Change = fn(&mut Setup);
         const X: State = State { operand: ValueId(0), result: ValueId(1) };
-        let changes: [(&str, Change); 17] = [
+        let changes: [(&str, Change); 16] = [
             ("in flight", |s| s.in_flight = 0),
             ("each operator once", |s| s.partitions[0].stages[0].steps.truncate(1)),
             ("each operator once", |s| s.partitions[0].stages[0].steps[1].operators = vec![OperatorId(0)]),

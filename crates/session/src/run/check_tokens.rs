@@ -6,10 +6,10 @@ use edgecut_plan::Plan;
 
 use super::{
     execution::reference_engines,
-    generate::{GenerateOptions, PlanSteps},
+    generate::GenerateOptions,
     generation::Generation,
     progress::RunWatch,
-    sequence::Sequence,
+    sequence::{PlanSteps, Sequence},
     steps::LocalSteps,
     token_check::TokenCheck,
 };

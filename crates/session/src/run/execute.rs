@@ -128,11 +128,8 @@ impl Participants<'_> {
             let most = if next <= self.warm_ups { 1 } else { options.in_flight as usize };
             if next < self.warm_ups + options.repeat && open.len() < most && !options.stop.is_requested() {
                 open.insert(next, Open { begin: Instant::now(), started: None, arrived: None, finished: 0 });
-                let start = match is_sequence {
-                    true => in_turn(next, self.warm_ups, options.in_flight),
-                    false => Start { inference: next, phase: Phase::default(), sequence: 0, continues: false },
-                };
-                self.broadcast(&RunCommand::Start(start)).await;
+                let sequences = is_sequence.then_some(options.in_flight);
+                self.broadcast(&RunCommand::Start(start(next, self.warm_ups, sequences))).await;
                 next += 1;
                 continue;
             }
@@ -199,13 +196,14 @@ impl Participants<'_> {
     }
 }
 
-/// The start of inference `number`, the next step of one of `sequences`. Those that come before the first one in flight with others,
-/// the warm-up runs and one more, are of the first sequence.
-fn in_turn(number: u64, warm_ups: u64, sequences: u32) -> Start {
-    let turn = number.saturating_sub(warm_ups);
-    let sequences = u64::from(sequences.max(1));
+/// The start of inference `number`, of a model with states the next step of one of `sequences` in turn. Those that come before the first
+/// one in flight with others, the warm-up runs and one more, are of the first sequence.
+fn start(number: u64, warm_ups: u64, sequences: Option<u32>) -> Start {
+    let first = Start { inference: number, phase: Phase::default(), sequence: 0, continues: false };
+    let Some(sequences) = sequences else { return first };
+    let (turn, sequences) = (number.saturating_sub(warm_ups), u64::from(sequences.max(1)));
     let continues = turn >= sequences || (number > 0 && turn.is_multiple_of(sequences));
-    Start { inference: number, phase: Phase::default(), sequence: (turn % sequences) as u32, continues }
+    Start { sequence: (turn % sequences) as u32, continues, ..first }
 }
 
 #[cfg(test)]
@@ -220,7 +218,7 @@ mod tests {
             (3, [(0, false), (0, true), (0, true), (1, false), (2, false), (0, true)]),
         ] {
             let found =
-                (0..6).map(|number| in_turn(number, 2, sequences)).map(|start| (start.sequence, start.continues));
+                (0..6).map(|number| start(number, 2, Some(sequences))).map(|start| (start.sequence, start.continues));
             assert_eq!(found.collect::<Vec<_>>(), expected, "{sequences}");
         }
     }

@@ -26,7 +26,7 @@ use super::{
     progress::RunWatch,
     replan::replan,
     sampling::sample,
-    sequence::{Interfaces, Sequence, warm_up},
+    sequence::{Interfaces, PlanSteps, Sequence, warm_up},
     sequences::{Drawn, extend_all},
     steps::{LocalSteps, SequenceSteps},
 };
@@ -404,15 +404,6 @@ impl Site {
 /// The number of tokens that were generated.
 fn tokens_of(drawn: &[Drawn<'_>]) -> usize {
     drawn.iter().map(|drawn| drawn.sequence.tokens.len()).sum()
-}
-
-/// How a plan has generated tokens.
-pub(super) struct PlanSteps {
-    /// The model with steps of several tokens, if the prompt was read in such.
-    pub longer: Option<Model>,
-    pub interfaces: Interfaces,
-    /// Transfers between servers for a token, and their bytes.
-    pub exchanges: (usize, u64),
 }
 
 /// Whether the prompt can be read without `prefill`, which no option asks for.

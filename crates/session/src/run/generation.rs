@@ -5,7 +5,7 @@ use edgecut_graph::units::Micros;
 use edgecut_plan::Plan;
 use serde::Serialize;
 
-use super::{generate::PlanSteps, sequence::Sequence};
+use super::sequence::{PlanSteps, Sequence};
 use crate::decoder::prefill::PromptSteps;
 
 /// The sequences that were generated.

@@ -7,7 +7,7 @@ use edgecut_graph::units::Micros;
 use edgecut_plan::Stop;
 
 use super::steps::Steps;
-use crate::{Error, Events, decoder::interface::StepInterface};
+use crate::{Error, Events, Model, decoder::interface::StepInterface};
 
 /// The tokens so far. What fails between two of them may be continued by other steps.
 #[derive(Debug)]
@@ -131,6 +131,15 @@ pub(super) struct Interfaces {
     /// Steps of several tokens, which read the prompt.
     pub prefill: Option<StepInterface>,
     pub decode: StepInterface,
+}
+
+/// How a plan has generated tokens.
+pub(super) struct PlanSteps {
+    /// The model with steps of several tokens, if the prompt was read in such.
+    pub longer: Option<Model>,
+    pub interfaces: Interfaces,
+    /// Transfers between servers for a token, and their bytes.
+    pub exchanges: (usize, u64),
 }
 
 impl Interfaces {

@@ -39,7 +39,7 @@ fn each_sequence_in_flight_has_its_own_states() {
     let (source, sink) = (terminal(&[0], Some(0)), terminal(&[3], Some(0)));
     let of_both = Setup { source, sink, states: vec![state], ..setup(&[4, 8, 8, 1], vec![stages], &[]) };
     let mut harness = Harness::new(&Arc::new(Setup { in_flight: 2, ..of_both }));
-    let mut start = |harness: &mut Harness, inference, sequence, continues| {
+    let start = |harness: &mut Harness, inference, sequence, continues| {
         let start = Start { sequence, continues, ..beginning(inference) };
         harness.state.start(start, &[tensor(vec![7; 4])], Micros(1.0)).map(|_| ())
     };

@@ -77,7 +77,8 @@ pub(super) fn notices(plan: &Plan, divided: usize) -> Vec<String> {
     };
     let mut others: Vec<&str> =
         plan.used_devices().map(|device| device.server.as_str()).filter(|server| *server != host).collect();
-    (others.sort_unstable(), others.dedup());
+    others.sort_unstable();
+    others.dedup();
     for server in others {
         let count = groups(server);
         notices.push(format!(
