@@ -113,12 +113,13 @@ fn served(profile: &OrtProfile, found: &[Named<'_>]) -> Vec<Option<OperatorId>> 
     let mut served: Vec<Option<OperatorId>> = kernels.iter().map(|kernel| found[kernel.name].operator()).collect();
     let is_new = |kernel: &KernelRun| found[kernel.name] == Named::New;
     for at in (0..kernels.len().saturating_sub(1)).rev() {
-        if is_new(&kernels[at]) && profile.names[kernels[at].name].starts_with(REORDER_INPUT) {
+        let is_of_run = kernels[at].run == kernels[at + 1].run;
+        if is_of_run && is_new(&kernels[at]) && profile.names[kernels[at].name].starts_with(REORDER_INPUT) {
             served[at] = served[at + 1];
         }
     }
     for at in 1..kernels.len() {
-        if served[at].is_none() && is_new(&kernels[at]) {
+        if served[at].is_none() && is_new(&kernels[at]) && kernels[at].run == kernels[at - 1].run {
             served[at] = served[at - 1];
         }
     }
@@ -180,7 +181,7 @@ fn count(imported: &mut Imported, profile: &OrtProfile, graph: &Graph, found: &[
         .filter(|kernel| kernel.provider != main)
         .map(|kernel| providers[kernel.provider].as_str())
         .collect();
-    let elsewhere = other.len() / runs;
+    let elsewhere = other.len().div_ceil(*runs);
     other.sort_unstable();
     other.dedup();
     let total = names.len();

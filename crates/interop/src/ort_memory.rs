@@ -33,7 +33,7 @@ pub enum OrtMemoryError {
     #[error("line {line}: `{found}` is not {expected}")]
     Line { line: usize, found: String, expected: &'static str },
     #[error(
-        "it has no lines: run the session once, and close it, with the session option `session.collect_node_memory_stats_to_file`"
+        "it has no lines: run the session once with the session option `session.collect_node_memory_stats_to_file`"
     )]
     Empty,
 }

@@ -7,6 +7,9 @@ use std::collections::HashMap;
 
 use edgecut_graph::OperatorId;
 
+/// Bytes of the longest name that is looked for at the beginning of another: each separator of a name costs a look-up.
+const LONGEST: usize = 4096;
+
 /// The operators of a graph by the names that kernels for them have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrtNames(HashMap<String, Vec<OperatorId>>);
@@ -55,7 +58,10 @@ impl OrtNames {
         if let Some(operators) = self.of(kernel) {
             return Named::Same(operators);
         }
-        let mut ends = kernel.char_indices().rev().filter(|(_, c)| !c.is_alphanumeric()).map(|(at, _)| at);
+        let separators =
+            kernel.char_indices().take_while(|(at, _)| *at <= LONGEST).filter(|(_, c)| !c.is_alphanumeric());
+        let ends: Vec<usize> = separators.map(|(at, _)| at).collect();
+        let mut ends = ends.into_iter().rev();
         ends.find_map(|end| self.of(&kernel[..end])).map_or(Named::New, Named::Derived)
     }
 

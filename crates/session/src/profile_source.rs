@@ -278,7 +278,7 @@ fn without_times(source: &Source, rows: &[ProfileRow]) -> Error {
     let device = rows.first().map_or(String::new(), |row| format!("{}/{}", row.server, row.device));
     let what = format!(
         "statistics of memory have no times to plan with: give a profile of {device} too, such as the session's JSON, or name the \
-         device of another, as FILE=SERVER/DEVICE"
+         device of this file as that of a profile that you give, as FILE=SERVER/DEVICE"
     );
     Error::BadInput(Message::from(format!("{}: {what}", source.path.display())))
 }

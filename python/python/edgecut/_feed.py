@@ -95,12 +95,15 @@ def tensors(arrays: Contents) -> "list[tuple[str, str, tuple[int, ...], bytes]]"
 
 
 def _array(value: "list[Any]", dtype: "numpy.dtype[Any]") -> "Optional[numpy.ndarray[Any, Any]]":
-    """A list as an array, if no value changes its kind."""
+    """A list as an array, if no value changes its kind, and integers are in the range of `dtype`."""
     try:
         array = numpy.array(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return array.astype(dtype) if numpy.can_cast(array.dtype, dtype, "same_kind") else None
+    if not numpy.can_cast(array.dtype, dtype, "same_kind"):
+        return None
+    converted = array.astype(dtype)
+    return converted if dtype.kind == "f" or numpy.array_equal(converted, array) else None
 
 
 def _size(size: Any) -> Optional[int]:

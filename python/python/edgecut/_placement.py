@@ -13,7 +13,7 @@ from typing import Optional
 
 from . import _edgecut
 from ._edgecut import Tensor
-from ._errors import AgentError, EdgecutError, InputError
+from ._errors import AgentError, EdgecutError, InputError, ModelError
 from ._feed import Contents, tensors
 from ._fleet import Fleet
 from ._options import PathLike, model_options, site_options
@@ -67,7 +67,7 @@ class Placement:
         return self._plan
 
     def run(self, arrays: Contents) -> "Optional[list[Tensor]]":
-        """The model's outputs, in order; ``None`` if one device has to compute them."""
+        """The model's outputs, in order; ``None`` if ONNX Runtime in this process has to compute them."""
         deployment = self._deployment
         if deployment is None:
             self.prepare()
@@ -76,7 +76,7 @@ class Placement:
             return deployment.run(tensors(arrays))
         except InputError as error:
             # Such as an input that decides what is computed, with another content than the plan is for.
-            _LOG.info("%s: one device computes: %s", self._model, error)
+            _LOG.info("%s: falling back to ONNX Runtime in this process: %s", self._model, error)
             return None
         except EdgecutError as error:
             self._lose(deployment, error)
@@ -139,11 +139,13 @@ class Placement:
             self._deployment = None
             self._is_queued = True
         self._fleet.submit(self._attempt)
-        self._warn(f"one device computes until the plan is loaded again: {error}")
+        self._warn(f"falling back to ONNX Runtime in this process until the plan is loaded again: {error}")
 
     def _attempt(self) -> None:
-        """Makes and loads the plan, or one for the agents that answer; if that fails, one device computes."""
+        """Makes and loads the plan, or one for the agents that answer; if that fails, ONNX Runtime in this process computes."""
         try:
+            if self._retry_at is None:
+                return
             plan = self._made()
             try:
                 self._load(plan)
@@ -151,11 +153,13 @@ class Placement:
                 text = _edgecut.replan(self._places(plan), os.fspath(self._profiles), _listen)
                 self._load(_plan(text, plan.path))
         except Exception as error:
-            # A plan that could not be made cannot be made later, unless it was for an agent.
-            is_final = self._plan is None and not isinstance(error, AgentError)
+            # A plan that could not be made cannot be made later, unless it was for an agent; nor can one be loaded that does not fit.
+            is_final = isinstance(error, (InputError, ModelError)) or (
+                self._plan is None and not isinstance(error, AgentError)
+            )
             self._retry_at = None if is_final or self._retry_at is None else time.monotonic() + RETRY_S
             again = "" if is_final else f", for {RETRY_S:.0f} s at least"
-            self._warn(f"one device computes{again}: {error}")
+            self._warn(f"falling back to ONNX Runtime in this process{again}: {error}")
         finally:
             self._is_queued = False
             self.ready.set()

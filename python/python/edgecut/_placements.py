@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import threading
 import warnings
 from collections import OrderedDict
@@ -56,7 +57,8 @@ class Placements:
         self._seen: "OrderedDict[Key, None]" = OrderedDict()
         #: Inputs whose contents decide what is computed, once the model was read.
         self._deciding: "tuple[str, ...]" = ()
-        self._is_refused = False
+        #: The first one, for whose plan a call may wait.
+        self._first: Optional[Placement] = None
 
     @classmethod
     def of(
@@ -86,7 +88,7 @@ class Placements:
 
     def run(self, output_names: Any, feed: Any) -> "Optional[list[Tensor]]":
         """The outputs of these names; ``None`` if ONNX Runtime has to compute or refuse them."""
-        if self._is_refused or not isinstance(feed, Mapping):
+        if not isinstance(feed, Mapping):
             return None
         arrays, positions = self._signature.arrays(feed), self._signature.positions(output_names)
         if arrays is None or positions is None:
@@ -115,8 +117,11 @@ class Placements:
         if placement is None:
             return None
         placement.prepare()
-        if self._settings.planning == "wait" and len(self._placed) == 1:
-            placement.ready.wait()
+        if self._settings.planning == "wait" and placement is self._first:
+            while not placement.ready.wait(1):
+                # Nothing is planned once the program ends.
+                if not threading.main_thread().is_alive():
+                    return None
         return self._placed.get(self._key(arrays))
 
     def _add(self, key: Key, arrays: Contents) -> Optional[Placement]:
@@ -143,6 +148,7 @@ class Placements:
                 profiles=profiles,
             )
             self._placed[key] = placement
+            self._first = self._first or placement
             return placement
 
     def _make(self, placement: Placement, arrays: Contents) -> Plan:
@@ -161,20 +167,16 @@ class Placements:
     def _decide(self, arrays: Contents) -> "tuple[str, ...]":
         """The inputs whose contents decide what is computed.
 
-        :raises ModelError: if edgecut cannot take the model, for any shape
+        :raises ModelError: if edgecut cannot take the model with these shapes
         """
-        try:
-            small = {name: array for name, array in arrays.items() if array.size <= MAX_DECIDING}
-            may_decide = {name: array for name, array in small.items() if array.dtype.kind in "biu"}
-            with npz(may_decide or None) as file:
-                options = model_options(bind_dim=self._signature.bindings(shapes_of(arrays)), inputs=file)
-                deciding = _edgecut.deciding_inputs(str(self._model), options, _listen)
-            for name in deciding:
-                if name not in may_decide:
-                    raise ModelError(f"the content of `{name}` decides what is computed")
-        except ModelError:
-            self._is_refused = True
-            raise
+        small = {name: array for name, array in arrays.items() if array.size <= MAX_DECIDING}
+        may_decide = {name: array for name, array in small.items() if array.dtype.kind in "biu"}
+        with npz(may_decide or None) as file:
+            options = model_options(bind_dim=self._signature.bindings(shapes_of(arrays)), inputs=file)
+            deciding = _edgecut.deciding_inputs(str(self._model), options, _listen)
+        for name in deciding:
+            if name not in may_decide:
+                raise ModelError(f"`{name}` decides what is computed: expected bool or integer, at most {MAX_DECIDING} elements")
         return tuple(deciding)
 
     def _decided(self, placement: Placement, deciding: "tuple[str, ...]", arrays: Contents) -> None:
@@ -183,6 +185,9 @@ class Placements:
             if set(deciding) <= set(self._deciding):
                 return
             self._deciding = tuple(sorted({*self._deciding, *deciding}))
+            for other in self._placed.values():
+                if other is not placement:
+                    other.close()
             self._placed = OrderedDict({self._key(arrays): placement})
             self._seen.clear()
 
@@ -202,13 +207,14 @@ class Placements:
 def _file(path_or_bytes: Union[PathLike, bytes]) -> Path:
     """The file of a model; one of bytes is written to the cache."""
     if not isinstance(path_or_bytes, bytes):
-        return Path(path_or_bytes)
+        return Path(path_or_bytes).resolve()
     path = cache_folder() / "models" / f"{hashlib.sha256(path_or_bytes).hexdigest()[:32]}.onnx"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        written.write_bytes(path_or_bytes)
-        written.replace(path)
+        handle, written = tempfile.mkstemp(dir=path.parent)
+        with open(handle, "wb") as file:
+            file.write(path_or_bytes)
+        os.replace(written, path)
     return path
 
 

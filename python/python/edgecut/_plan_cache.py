@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from . import __version__, _errors
-from ._errors import EdgecutError
+from ._errors import EdgecutError, InputError
 from ._feed import Contents, Shapes, Signature
 from ._options import PathLike
 from ._plan import Plan
@@ -26,7 +26,7 @@ def cache_folder() -> Path:
     """Where sessions keep plans and profiles: ``EDGECUT_CACHE``, or a folder for caches of the user."""
     named = os.environ.get("EDGECUT_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(base, "edgecut")
+    return Path(named).resolve() if named else Path(base, "edgecut")
 
 
 class PlanCache:
@@ -41,12 +41,15 @@ class PlanCache:
         self.profiles = self.folder / "profiles"
         self._model, self._options = model.resolve(), options
         self._cluster = Path(cluster).resolve()
+        self._hash = _hash(self._model)
 
     def plan(self, signature: Signature, shapes: Shapes, contents: Contents) -> Plan:
         """A plan for inputs of these shapes and contents, which is made if it is not there.
 
         :raises EdgecutError: if none can be made
         """
+        if _hash(self._model) != self._hash:
+            raise InputError(f"{self._model} has changed since the session was opened: open another session")
         path = self._path(shapes, contents)
         if path.is_file():
             return Plan.load(path)
@@ -72,11 +75,14 @@ class PlanCache:
         return self._path(shapes, contents).is_file()
 
     def _path(self, shapes: Shapes, contents: Contents) -> Path:
-        model = hashlib.sha256(self._model.read_bytes()).hexdigest()
-        cluster = hashlib.sha256(self._cluster.read_bytes()).hexdigest()
+        cluster = _hash(self._cluster)
         decided = sorted((name, array.dtype.str, array.tobytes().hex()) for name, array in contents.items())
         key = json.dumps([__version__, cluster, shapes, decided, self._options], sort_keys=True, default=os.fspath)
-        return self.folder / "plans" / model[:32] / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        return self.folder / "plans" / self._hash[:32] / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _run(arguments: "dict[str, Any]", folder: Path) -> None:
@@ -91,15 +97,18 @@ def _run(arguments: "dict[str, Any]", folder: Path) -> None:
         # Ctrl-C is for the program: it decides whether it ends.
         start_new_session=True,
     )
-    text: Optional[str] = json.dumps(arguments, default=os.fspath)
-    while True:
-        try:
-            out, _ = process.communicate(text, timeout=POLL)
-            break
-        except subprocess.TimeoutExpired:
-            text = None
-            if not threading.main_thread().is_alive():
-                process.terminate()
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        # It stays open: its end is that of this program.
+        process.stdin.write(json.dumps(arguments, default=os.fspath) + "\n")
+        process.stdin.flush()
+        while process.poll() is None:
+            try:
+                process.wait(POLL)
+            except subprocess.TimeoutExpired:
+                if not threading.main_thread().is_alive():
+                    process.terminate()
+        out = process.stdout.read()
     if process.returncode != 0:
         raise _error(out, process.returncode)
 

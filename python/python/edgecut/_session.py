@@ -28,7 +28,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     ``run_options``, shapes whose plan is not loaded, and everything while agents are lost. Outputs equal its own within the
     tolerance of the engines of the agents.
 
-    Threads may share a session. An agent unloads a plan that is not called for some time; the next call has it loaded again.
+    Threads may share a session. Agents keep a plan and its memory until the session is deleted or the program ends.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         :param path_or_bytes: an ONNX model
         :param plan: a plan of the model, or its file, which is loaded at once
         :param cluster: the cluster file, if not the plan's or that of ``EDGECUT_CLUSTER``; without any, this machine computes
-        :param planning: whether the first call waits until its shapes are planned; further shapes are planned in the background
+        :param planning: ``"wait"`` (default): the first call blocks until its plan is loaded; ``"background"``: no call does
         :param plan_options: further arguments of :func:`edgecut.plan`, such as ``{"profile_budget": "20s"}``
         :param profile: folder of the profiles that `plan` was made of, to plan again when an agent is lost
-        :param max_shapes: shapes that have plans at a time, 8 without; the one unused for longest gives way
+        :param max_shapes: maximum number of shapes with a plan (default 8); the least recently used one is evicted
         :param kwargs: as ONNX Runtime has them, and so are the others
 
         :raises EdgecutError: if `plan` cannot be read, is of another model, or its agents do not answer

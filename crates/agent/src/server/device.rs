@@ -10,7 +10,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
         mpsc,
     },
     thread,
@@ -46,8 +46,8 @@ pub(super) struct Device {
     available: Arc<Semaphore>,
     /// Held while a stage of a shared lease is computed.
     turn: Mutex<()>,
-    /// The memory in bytes that the leases have reserved.
-    reserved: AtomicU64,
+    /// The memory that the leases have reserved.
+    reserved: Mutex<Bytes>,
     /// How many clients wait.
     waiting: Arc<AtomicU32>,
     /// The current or last lease, for messages.
@@ -64,7 +64,14 @@ pub(super) struct Lease {
     device: Arc<Device>,
     /// The queue of the device's thread, or of this lease's own.
     jobs: mpsc::Sender<Job>,
-    reserved: AtomicU64,
+    sharing: Sharing,
+    held: Arc<Held>,
+}
+
+/// What a lease holds of a device; a shared one until its last job has ended, since no queue makes the next client wait for it.
+struct Held {
+    device: Arc<Device>,
+    reserved: Mutex<Bytes>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -91,7 +98,7 @@ impl Device {
             jobs,
             available,
             turn: Mutex::default(),
-            reserved: AtomicU64::default(),
+            reserved: Mutex::default(),
             waiting,
             user,
             lost: Arc::default(),
@@ -175,7 +182,8 @@ impl Device {
             Sharing::Exclusive => self.jobs.clone(),
             Sharing::Shared => start_thread(name).map_err(no_thread)?,
         };
-        Ok(Lease { device: self.clone(), jobs, reserved: AtomicU64::default(), _permit: permit })
+        let held = Held { device: self.clone(), reserved: Mutex::default(), _permit: permit };
+        Ok(Lease { device: self.clone(), jobs, sharing, held: Arc::new(held) })
     }
 
     /// Why it cannot be used any longer, if so.
@@ -190,12 +198,12 @@ impl Device {
 
     /// Waits until no other stage is computed; others wait until the result is dropped.
     pub fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.turn)
     }
 
     /// What its leases have left of its memory.
     pub fn free_memory(&self) -> Bytes {
-        Bytes(self.description.memory.0.saturating_sub(self.reserved.load(Ordering::Relaxed)))
+        self.description.memory - *locked(&self.reserved)
     }
 
     /// What a client does with it, if one has it.
@@ -237,10 +245,17 @@ impl Lease {
         &self.device
     }
 
-    /// Reserves memory of the device until the lease ends.
-    pub fn reserve(&self, memory: Bytes) {
-        self.reserved.fetch_add(memory.0, Ordering::Relaxed);
-        self.device.reserved.fetch_add(memory.0, Ordering::Relaxed);
+    /// Reserves the memory that `admit` takes of what the leases have left, until this one ends. Returns what is left then.
+    ///
+    /// # Errors
+    /// Those of `admit`.
+    pub fn reserve(&self, admit: impl FnOnce(Bytes) -> Result<Bytes, HostError>) -> Result<Bytes, HostError> {
+        let mut reserved = locked(&self.device.reserved);
+        let free = self.device.description.memory - *reserved;
+        let memory = admit(free)?;
+        *reserved += memory;
+        *locked(&self.held.reserved) += memory;
+        Ok(free - memory)
     }
 
     /// Runs `job` on the device's thread, or the lease's own. A panic, which only a bug in an engine can cause, becomes an error of the
@@ -253,6 +268,7 @@ impl Lease {
         let (reply, result) = oneshot::channel();
         let name = what.to_string();
         let is_lost = self.device.lost.clone();
+        let held = (self.sharing == Sharing::Shared).then(|| self.held.clone());
         let job: Job = Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(job))
                 .unwrap_or_else(|panic| Err(HostError::Panic { what: name, message: message(&*panic) }));
@@ -260,6 +276,7 @@ impl Lease {
             if let Err(HostError::Engine { cause: EngineError::DeviceLost(why), .. }) = &outcome {
                 let _ = is_lost.set(why.clone());
             }
+            drop(held);
             // Fails if the client has disconnected and dropped the receiver.
             let _ = reply.send(outcome);
         });
@@ -269,10 +286,15 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.device.reserved.fetch_sub(self.reserved.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut reserved = locked(&self.device.reserved);
+        *reserved = *reserved - *locked(&self.reserved);
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a thread for the jobs of device `name`; it ends with the last sender.
@@ -334,7 +356,7 @@ pub(super) mod tests {
         let device = device(DeviceKind::Cpu, None);
         let lease = |sharing| device.lease(DeviceUser::new("test", None), sharing, Duration::ZERO, async |_| {});
         let first = lease(Sharing::Shared).await.unwrap();
-        first.reserve(Bytes(1));
+        first.reserve(|_| Ok(Bytes(1))).unwrap();
         let second = lease(Sharing::Shared).await.unwrap();
         assert!(device.is_leased() && device.free_memory() == Bytes::ZERO);
         // Each has a thread of its own: one job waits for the other.

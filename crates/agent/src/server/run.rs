@@ -127,10 +127,9 @@ impl Host {
         within_limits(&setup, self.limits())?;
         let leased = self.lease_all(&setup, client).await?;
         for partition in &leased {
-            let free = partition.lease.device().free_memory();
-            let need = execute::admit(&setup, &setup.partitions[partition.index], partition.limit, free)?;
-            partition.lease.reserve(need);
-            self.weights().shrink_to(free - need);
+            let of = &setup.partitions[partition.index];
+            let admit = |free: Bytes| execute::admit(&setup, of, partition.limit.min(free), free);
+            self.weights().shrink_to(partition.lease.reserve(admit)?);
         }
         client.send(RunEvent::Admitted).await?;
         let streamed = Arc::new(client.parameters(&setup).await?);

@@ -46,7 +46,7 @@ pub struct Pack {
     #[arg(long, value_name = "MILLIONS")]
     effort: Option<u64>,
 
-    /// Stop the search after this time with the best packing so far, or `none` [default: 45s]
+    /// Stop the search after this time and use the best packing so far; `none` for no limit [default: 45s]
     ///
     /// Ctrl-C does so too. The same file and effort give the same packing, if the time does not end the search.
     #[arg(long, value_name = "TIME")]

@@ -76,7 +76,7 @@ pub struct Profile {
     /// Import times of EOP's CSV, TVM's debug executor or ONNX Runtime's profile instead
     ///
     /// From a CSV file of EOP's for MODEL, from a graph dump or an execution trace of TVM's debug executor, each found in the
-    /// folder of the other, or from the JSON of a session of MODEL in ONNX Runtime (`enable_profiling`), with the CSV of its
+    /// folder of the other, or from the JSON that an ONNX Runtime session of MODEL wrote (`enable_profiling`); repeat the flag for the CSV of its
     /// memory (`session.collect_node_memory_stats_to_file`) as another file. SERVER/DEVICE is the name of the device in the
     /// profile.
     #[arg(

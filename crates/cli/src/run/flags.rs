@@ -51,11 +51,11 @@ pub struct Run {
     #[arg(long, value_name = "TOKENS", help_heading = "Generation", requires = "prompt_ids")]
     pub(super) generate: Option<usize>,
 
-    /// The tokens of the prompt, by their numbers; again for another sequence
+    /// Token ids of the prompt; repeat the flag for another sequence
     #[arg(long, value_name = "ID,ID,…", help_heading = "Generation", requires = "generate", hide_short_help = true)]
     pub(super) prompt_ids: Vec<TokenIds>,
 
-    /// Sequences at a time, which go through the devices of a plan one after another [default: one for each prompt, at most as many as
+    /// Number of sequences in flight, at most 64, pipelined through the devices of a plan [default: one for each prompt, at most as many as
     /// the plan has inputs in flight]
     ///
     /// With more sequences than prompts, prompts are taken in turn.

@@ -215,7 +215,7 @@ fn too_small(capacity: Bytes, bound: Bytes, height: Bytes) -> String {
         ),
         false => format!(
             "no packing within {} bytes was found: the best one takes {} bytes, the lower bound is {}; \
-             options `effort` and `time_limit` search longer",
+             raise option `effort` and option `time_limit` to search longer",
             capacity.0, height.0, bound.0
         ),
     }

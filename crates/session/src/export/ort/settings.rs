@@ -83,7 +83,7 @@ pub(super) fn notices(plan: &Plan, divided: usize) -> Vec<String> {
         let count = groups(server);
         notices.push(format!(
             "{server} is another server than {host}: ONNX Runtime places on one host, so the {count} groups of {server} go to the kind of \
-             their device on that host; option `format=onnx` writes a model for each stage of each server"
+             device that they have in the plan, on {host}; option `format=onnx` writes a model for each stage of each server"
         ));
     }
     let gpus: Vec<String> = plan
