@@ -58,6 +58,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs Docker and Kubernetes; tests/cli/deployment.rs checks the manifests",
     ),
     ("docs/python.md", "pip install", "it builds the package; .ci/run does, and python/tests runs the rest"),
+    (
+        "docs/python.md",
+        "python -m edgecut.onnxruntime",
+        "needs the package; python/tests/test_programs.py runs programs",
+    ),
     ("docs/results.md", "", "needs root and hours"),
 ];
 
