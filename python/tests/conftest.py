@@ -77,6 +77,7 @@ def processes(command, names, *flags):
             agent.terminate()
         for agent in started:
             agent.wait(timeout=30)
+            agent.stdout.close()
 
 
 @pytest.fixture
