@@ -158,6 +158,6 @@ mod tests {
             let fewest = PromptSteps::fewest(prompt, longest);
             assert_eq!((fewest.step, fewest.sum(1.0, 1.0)), (step, steps), "{prompt} {longest}");
         }
-        assert_eq!(fewest_steps(&[60, 100, 61], 128), 60, "1, 41 and 2 steps");
+        assert_eq!(fewest_steps(&[60, 100, 61], 128), 20, "3, 5 and 4 steps");
     }
 }

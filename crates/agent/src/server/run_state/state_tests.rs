@@ -117,7 +117,9 @@ fn phases_have_their_own_stages_and_one_state() {
             continue;
         }
         let refused = harness.state.start(Start { phase: Phase::Decode, ..start }, &[], Micros(1.0)).unwrap_err();
-        assert_eq!(refused, RunStateError::OtherPhase(inference));
+        assert_eq!(refused, RunStateError::SequenceInFlight { inference, sequence: 0 });
+        let begun = harness.state.begin_receive(inference, ValueId(0), Micros(1.0)).unwrap_err();
+        assert_eq!(begun, RunStateError::OtherPhase(inference));
         for (event, effects) in [
             (format!("begin {inference} 8"), "-".to_string()),
             (format!("receive {inference} 8"), "-".to_string()),
