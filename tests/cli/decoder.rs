@@ -198,8 +198,7 @@ fn plans_say_when_the_first_token_is_there() {
     let agents: Vec<AgentProcess> =
         ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
     fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
-    let plan = "--cluster lab.toml --context 40 --profile-budget 300ms --budget 2000 --time-limit 20s";
-    let plan = format!("plan {} {plan}", decoder());
+    let plan = format!("plan {} --cluster lab.toml --context 40 --profile-budget 300ms --budget 2000", decoder());
     let ids = (1..=20).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
     for (more, is_optimised) in [
         ("--rehearse 0", false),
