@@ -19,7 +19,7 @@ pub struct KernelMemory {
     pub name: String,
     /// What it reads, of values that no kernel before it has read or allocated.
     pub inputs: Bytes,
-    /// The weights among these, where the provider tells them apart.
+    /// The weights among these, where the provider distinguishes them.
     pub initializers: Bytes,
     /// Results that were allocated while it ran.
     pub dynamic: Bytes,

@@ -20,7 +20,7 @@ def install(
 
     :param cluster: the cluster file, if not that of ``EDGECUT_CLUSTER``; without any, this machine computes
 
-    Others are as of :class:`edgecut.InferenceSession`, for all sessions that are not told otherwise.
+    Others are arguments of :class:`edgecut.InferenceSession`, as defaults of all sessions.
     """
     import onnxruntime  # type: ignore[import-untyped]
     from onnxruntime.capi import onnxruntime_inference_collection as collection  # type: ignore[import-untyped]

@@ -15,7 +15,7 @@ from ._options import PathLike, default_cluster
 from ._placements import Placements, Settings
 from ._plan import Plan
 
-#: What sessions do that are not told otherwise; ``edgecut.install`` sets it.
+#: Defaults of sessions; ``edgecut.install`` sets them.
 DEFAULTS = Settings()
 
 

@@ -75,7 +75,7 @@ fn print_times(generation: &Generation) {
 fn print_throughput(generations: &Generations) {
     let Generations { sequences, at_a_time, elapsed_us, tokens_per_s, predicted_tokens_per_s } = generations;
     let predicted =
-        predicted_tokens_per_s.map_or(String::new(), |rate| format!("; predicted {rate:.1}/s, prompts left out"));
+        predicted_tokens_per_s.map_or(String::new(), |rate| format!("; predicted {rate:.1}/s without prefill"));
     let tokens: usize = sequences.iter().map(|sequence| sequence.tokens.len()).sum();
     print_line!(
         "{} in {elapsed_us}, {at_a_time} at a time: {}, {tokens_per_s:.1}/s{predicted}",

@@ -11,14 +11,14 @@ use super::{
     watch::Watch,
 };
 
-/// Up to so many buffers, first fit and the exact search are all that is needed, and fast.
+/// Up to this number of buffers, first fit and the exact search are all that is needed, and fast.
 pub(super) const FEW: usize = 512;
 /// Work of first fit for each pair, in hundredths.
 const WORK_OF_PAIRS: u64 = 50;
 /// Work of first fit that is done whatever the effort: as much as a few thousand buffers take that are all live at
 /// the same time.
 const AT_LEAST: u64 = 60_000_000;
-/// One in so many parts of the effort may go to filling, and another one to first fit.
+/// One part in this number of the effort may go to filling, and another one to first fit.
 const SHARE: u64 = 4;
 
 /// A packing, and how much of the effort it took.

@@ -53,7 +53,7 @@ pub struct PackOptions {
     pub effort: u64,
 }
 
-/// One in so many parts of the effort goes to ejections where all that is too high can be searched afterwards.
+/// One part in this number of the effort goes to ejections where all that is too high can be searched afterwards.
 const EJECTION: u64 = 2;
 
 impl Default for PackOptions {
@@ -71,7 +71,7 @@ pub fn pack(buffers: &[Buffer], options: &PackOptions) -> Result<Packing, ArenaE
     pack_watched(buffers, options, &mut |_| ControlFlow::Continue(()))
 }
 
-/// The same, while `watcher` is told the best height so far. If it breaks, the best packing so far is returned.
+/// The same, while `watcher` receives the best height so far. If it breaks, the best packing so far is returned.
 ///
 /// # Errors
 /// As [`pack`].

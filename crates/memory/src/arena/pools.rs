@@ -32,7 +32,7 @@ pub fn pack_pools(buffers: &[Buffer], pools: &[Pool], options: &PackOptions) -> 
     pack_pools_watched(buffers, pools, options, &mut |_| ControlFlow::Continue(()))
 }
 
-/// The same, while `watcher` is told the best height of the pool that is being packed. If it breaks, what remains is
+/// The same, while `watcher` receives the best height of the pool that is being packed. If it breaks, what remains is
 /// packed without a search.
 ///
 /// # Errors

@@ -13,13 +13,13 @@ pub struct Standing {
     pub bound: Bytes,
 }
 
-/// Is told the standing again and again, about every millisecond, and ends the search by a break.
+/// Receives the standing about every millisecond, and ends the search by a break.
 pub type Watcher<'a> = dyn FnMut(Standing) -> ControlFlow<()> + 'a;
 
 /// Work between two calls of the watcher, in units of [`super::PackOptions::effort`]: about 1 ms.
 const INTERVAL: u64 = 30_000;
 
-/// A watcher with what it is told, which it is asked once every [`INTERVAL`] of work.
+/// A watcher and the standing that it receives once every [`INTERVAL`] of work.
 pub(super) struct Watch<'a> {
     watcher: &'a mut Watcher<'a>,
     standing: Standing,
@@ -61,16 +61,16 @@ mod tests {
 
     #[test]
     fn a_watcher_is_told_the_lowest_height_and_asked_until_it_stops() {
-        let mut told = Vec::new();
+        let mut heights = Vec::new();
         let mut watcher = |standing: Standing| {
-            told.push(standing.height);
-            if told.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            heights.push(standing.height);
+            if heights.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let mut watch = Watch::new(&mut watcher, 7);
         assert!(!watch.stops(INTERVAL - 1) && !watch.stops(1));
         watch.reached(9);
         watch.reached(11);
         assert!(watch.stops(INTERVAL) && watch.stops(INTERVAL) && watch.has_stopped());
-        assert_eq!(told, [None, Some(Bytes(9))]);
+        assert_eq!(heights, [None, Some(Bytes(9))]);
     }
 }

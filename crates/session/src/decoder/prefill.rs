@@ -59,15 +59,15 @@ pub(crate) fn fewest_steps(prompts: &[u64], longest: u64) -> u64 {
     lengths.rev().min_by_key(steps).unwrap_or(1)
 }
 
-/// Tokens of a step in which `plan`, which is for steps of one token, reads prompts of these numbers of tokens, of so many sequences at a
-/// time: as it says, or those of the fewest steps that its memory limits leave room for.
+/// Tokens of a step in which `plan`, which is for steps of one token, reads prompts of these numbers of tokens, with `sequences` in flight:
+/// as it says, or those of the fewest steps that its memory limits leave room for.
 pub(crate) fn planned_step(prompts: &[u64], plan: &Plan, sequences: usize) -> u64 {
     let is_said = |prompt: u64| prompts.iter().all(|of_sequence| *of_sequence == prompt);
     let said = plan.prefill.filter(|prefill| prefill.step > 0 && sequences == 1 && is_said(prefill.prompt));
     said.map_or_else(|| fewest_steps(prompts, longest_step(plan, sequences)), |prefill| prefill.step)
 }
 
-/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room with so many sequences at a time.
+/// The longest step for which the memory limits of `plan`, which is for steps of one token, leave room with `sequences` in flight.
 /// Assumes that activations grow at most linearly with the number of tokens. Zero if not even the weights of both phases fit.
 pub(crate) fn longest_step(plan: &Plan, sequences: usize) -> u64 {
     let of = |device: &DevicePlan| {

@@ -71,7 +71,7 @@ impl Site {
         self.deploy_with((model, plan), None, 1, true)
     }
 
-    /// The same for so many sequences at a time of a decoder, with steps of several tokens if there are any. Its devices are not shared.
+    /// The same for a decoder that generates `sequences` at a time, with steps of several tokens if there are any. Its devices are not shared.
     pub(super) fn deploy_phases(
         &self,
         model: &Model,

@@ -332,7 +332,7 @@ impl Site {
         Ok(PlanSteps { longer: prefill.map(|prefill| prefill.step.model), interfaces, exchanges: deployed.exchanges() })
     }
 
-    /// Loads `plan` of `model` for so many sequences at a time, with steps of several tokens if it can have them.
+    /// Loads `plan` of `model` for `at_a_time` sequences in flight, with steps of several tokens if it can have them.
     fn deploy_to_generate(
         &self,
         model: &Model,

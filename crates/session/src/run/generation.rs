@@ -19,7 +19,7 @@ pub struct Generations {
     pub elapsed_us: Micros,
     /// Generated tokens of all sequences over this time.
     pub tokens_per_s: f64,
-    /// What the plan predicts of so many sequences at a time, prompts left out; `None` without a plan, for another number, or if
+    /// What the plan predicts for this number of sequences in flight, prefill excluded; `None` without a plan, for another number, or if
     /// another plan went on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_tokens_per_s: Option<f64>,

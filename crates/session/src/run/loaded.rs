@@ -260,7 +260,7 @@ impl Runs<'_> {
             self.start(Open { warm_ups, has_arrived: false, unfinished, ..open }).await;
             return Ok(());
         }
-        // If nothing waits for the outputs, the next request tells.
+        // A caller that is gone unloads the deployment, as one that leaves during a run does.
         open.reply.send(Ok(open.outputs.into_values().collect())).map_err(|_| RunError::Unloaded)
     }
 
