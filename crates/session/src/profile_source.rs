@@ -14,7 +14,7 @@ use crate::{
     located::Located,
     ort_names::ort_names,
 };
-use edgecut_graph::Graph;
+use edgecut_graph::{DeviceName, Graph};
 use edgecut_interop::{
     eop, ort_import, ort_memory, ort_profile, profile_import as import, profile_import::Imported, tvm_debug::Dump,
 };
@@ -275,7 +275,7 @@ pub(crate) fn is_of_one_device((a, b): (&ProfileRow, &ProfileRow)) -> bool {
 
 /// There are no times for the statistics of memory `rows` of `source`.
 fn without_times(source: &Source, rows: &[ProfileRow]) -> Error {
-    let device = rows.first().map_or(String::new(), |row| format!("{}/{}", row.server, row.device));
+    let device = rows.first().map_or(String::new(), |row| DeviceName::new(&row.server, &row.device).to_string());
     let what = format!(
         "statistics of memory have no times to plan with: give a profile of {device} too, such as the session's JSON, or name the \
          device of this file as that of a profile that you give, as FILE=SERVER/DEVICE"
