@@ -35,8 +35,7 @@ pub(super) fn allocated_bytes() -> Option<u64> {
 }
 
 /// Returns freed memory to the system, which [`configure_heap`] keeps: what loading freed, running does not need.
-#[cfg(feature = "onnxruntime")]
-pub(super) fn release_freed() {
+pub fn release_freed() {
     system::release_freed();
 }
 
@@ -101,7 +100,6 @@ mod glibc {
         Some((info.used_bytes + info.mapped_bytes) as u64)
     }
 
-    #[cfg(feature = "onnxruntime")]
     pub(super) fn release_freed() {
         // SAFETY: it works under the allocator's locks, on memory that is not in use.
         unsafe { libc::malloc_trim(0) };
@@ -148,7 +146,6 @@ mod other {
         None
     }
 
-    #[cfg(feature = "onnxruntime")]
     pub(super) fn release_freed() {}
 
     pub(super) fn advise(_pointer: *mut u8, _size: usize) {}

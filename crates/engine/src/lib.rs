@@ -59,7 +59,7 @@ pub use engine::{Engine, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
 pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
-pub use heap::configure_heap;
+pub use heap::{configure_heap, release_freed};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{OnnxRuntimeEngine, Provider};
 pub use quota::cpu_quota;

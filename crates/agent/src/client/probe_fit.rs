@@ -39,7 +39,10 @@ impl ProbeFit {
             let times: Vec<Micros> = samples.iter().map(one_way).collect();
             samples.first().map(|first| (first.bytes, median(&times)))
         };
-        let cost = LinkCost::fit(&kept.iter().filter_map(typical).collect::<Vec<_>>())?;
+        let points: Vec<_> = kept.iter().filter_map(typical).collect();
+        // A transfer takes at least as long as an acknowledgement. On a link whose bursts are faster than its rate, the line
+        // through the larger transfers would say that small ones take no time.
+        let cost = LinkCost::fit_above(&points, acknowledgement)?;
         let points: Vec<_> = kept.concat().iter().map(|s| (s.bytes, one_way(s))).collect();
         let deviation = |(bytes, time): &(Bytes, Micros)| (cost.time(*bytes).0 - time.0).abs() / time.0;
         let mut deviations: Vec<f64> = points.iter().map(deviation).collect();
@@ -63,6 +66,9 @@ mod tests {
         assert!((fit.cost.latency.0 - 150.0).abs() < 1e-6 && (fit.cost.rate.0 - 128.0).abs() < 1e-6, "{fit:?}");
         assert!(fit.error < 1e-9 && fit.largest == Bytes(256 << 10) && fit.samples == 7);
         assert!(ProbeFit::of(&[sample(0), sample(1)]).is_err());
+        let burst = |kib: u64, time: f64| ProbeSample { bytes: Bytes(kib << 10), round_trip: Micros(time) };
+        let fit = ProbeFit::of(&[sample(0), burst(32, 350.0), burst(1024, 8300.0), burst(4096, 33000.0)]).unwrap();
+        assert!(fit.cost.latency == Micros(150.0), "{fit:?}");
     }
 
     #[test]

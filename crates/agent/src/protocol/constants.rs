@@ -38,8 +38,8 @@ pub trait HeldConstants: fmt::Debug + Send {
     /// The content with this hash.
     fn get(&self, hash: ContentHash) -> Option<bytes::Bytes>;
 
-    /// Holds a content that has this hash, as far as there is room.
-    fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes);
+    /// Holds a content that has this hash, as far as there is room. Returns it, where it is from now on.
+    fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) -> bytes::Bytes;
 }
 
 /// Holds nothing.
@@ -51,7 +51,9 @@ impl HeldConstants for NothingHeld {
         None
     }
 
-    fn keep(&mut self, _: ContentHash, _: &bytes::Bytes) {}
+    fn keep(&mut self, _: ContentHash, content: &bytes::Bytes) -> bytes::Bytes {
+        content.clone()
+    }
 }
 
 /// Takes the contents of large constants out of `graphs`, where they become parameters.
@@ -223,13 +225,14 @@ impl ConstantReader {
         if constant.hash.is_some() {
             self.hashers.entry(number).or_default().update(piece);
         }
-        let Some(data) = self.tensors.push(number, &constant.ty, piece)?.complete() else { return Ok(()) };
+        let Some(mut data) = self.tensors.push(number, &constant.ty, piece)?.complete() else { return Ok(()) };
         let hash = constant.hash;
         if let (Some(hash), Some(hasher)) = (hash, self.hashers.remove(&number)) {
             if ContentHash::from(hasher.finalize()) != hash {
                 return Err(wrong("a constant with another content than its hash says"));
             }
-            self.held.keep(hash, data.bytes());
+            let held = self.held.keep(hash, data.bytes());
+            data = TensorData::new(data.dtype(), data.shape(), held).map_err(|error| wrong(&error.to_string()))?;
         }
         self.complete(index, &data, graphs)
     }
@@ -269,8 +272,9 @@ mod tests {
             self.0.get(&hash).cloned()
         }
 
-        fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) {
+        fn keep(&mut self, hash: ContentHash, content: &bytes::Bytes) -> bytes::Bytes {
             self.0.insert(hash, content.clone());
+            content.clone()
         }
     }
 

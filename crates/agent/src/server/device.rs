@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{device_user::DeviceUser, error::HostError, logged_engine::LoggedEngine, measurement_lock::Sharing};
 use crate::{DeviceDescription, protocol::run::Queued, work_log::DeviceLog};
-use edgecut_engine::{Engine, EngineChoice, EngineError};
+use edgecut_engine::{Engine, EngineChoice, EngineError, release_freed};
 use edgecut_graph::units::Bytes;
 use edgecut_profile::MeteredDevice;
 
@@ -288,6 +288,8 @@ impl Lease {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // What the job took, the next one may take elsewhere.
+        release_freed();
         let mut reserved = locked(&self.device.reserved);
         *reserved = *reserved - *locked(&self.reserved);
     }

@@ -143,8 +143,8 @@ impl Host {
             devices.push(gpu_device(number, gpu, options.log.of_device(devices.len()))?);
         }
         let (metrics, limits) = (Metrics::new(), &options.limits);
-        let held = limits.weights.min(Bytes(memory.0 / 4));
-        let weights = WeightStore::new(held, limits.weights_time, metrics.weights_received.clone());
+        let (time, received) = (limits.weights_time, metrics.weights_received.clone());
+        let weights = WeightStore::new(limits.weights, Bytes(memory.0 / 4), time, received);
         Ok(Arc::new(Host {
             name: options.name,
             identity: options.identity,

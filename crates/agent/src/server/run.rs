@@ -33,7 +33,7 @@ use crate::protocol::{
     run::{RunCommand, RunEvent},
     setup::{EnforcedLimit, Partition, ReportedOutputs, Setup},
 };
-use edgecut_engine::Executable;
+use edgecut_engine::{Executable, release_freed};
 use edgecut_graph::{TensorData, units::Bytes};
 
 /// How long after a peer the client may end a run here; later it is a failure of the link.
@@ -140,6 +140,7 @@ impl Host {
         }
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
+        release_freed();
 
         let energy =
             RunEnergy::start(leased.iter().map(|partition| partition.lease.device()).chain([self.processor()]));

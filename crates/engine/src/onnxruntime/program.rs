@@ -3,17 +3,21 @@
 //! Which operators ONNX Runtime has no kernel for, with their types, only its own check of a session tells: a session that
 //! is refused is divided around the operators that the refusal is about.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
-use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId};
+use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId};
 use edgecut_onnx::{ExportOptions, export, expressible};
 
 use super::{
     context::OrtContext,
-    segments::segments,
+    segments::{Segment, segments},
     session::{OrtSession, SessionError},
 };
 use crate::{Engine, EngineError, Executable, Fallback, ParameterSource, step_tensors::StepTensors};
+
+/// Most bytes of weights that a session packs again. A boundary between sessions takes some microseconds in a step of several
+/// tokens, which takes that many milliseconds.
+const MAX_PACKED_AGAIN: usize = 64 << 20;
 
 /// Operators that are computed as one.
 pub(super) struct Program {
@@ -88,7 +92,8 @@ impl Preparation<'_> {
     fn programs(&mut self) -> Result<Option<Vec<Program>>, EngineError> {
         let is_embedded: Vec<bool> = self.refused.iter().map(Option::is_some).collect();
         let mut programs = Vec::new();
-        for segment in segments(self.graph, &is_embedded) {
+        let segments = segments(self.graph, &is_embedded).into_iter().flat_map(|segment| self.divided(segment));
+        for segment in segments.collect::<Vec<_>>() {
             let part = Part::cut(self.graph, &segment.operators);
             if part.graph.outputs.is_empty() {
                 continue;
@@ -106,6 +111,33 @@ impl Preparation<'_> {
             programs.push(Program { tensors: StepTensors::of(&part), computed });
         }
         Ok(Some(programs))
+    }
+
+    /// Divides a segment whose weights an earlier session has: ONNX Runtime packs all weights of a session again before it
+    /// drops those that it has packed before.
+    fn divided(&self, segment: Segment) -> Vec<Segment> {
+        let Some(shared) = self.context.shared.as_deref().filter(|_| !segment.is_embedded) else {
+            return vec![segment];
+        };
+        let (mut divided, mut known, mut packed) = (Vec::<Segment>::new(), HashSet::new(), 0);
+        for id in segment.operators {
+            let constants = self.graph.operator(id).operands().filter(|operand| known.insert(*operand));
+            let bytes: usize = constants
+                .filter_map(|operand| match &self.graph.tensor(operand).origin {
+                    Origin::Constant(content) if shared.has(content) => Some(content.bytes().len()),
+                    _ => None,
+                })
+                .sum();
+            packed += bytes;
+            match divided.last_mut() {
+                Some(last) if packed <= MAX_PACKED_AGAIN => last.operators.push(id),
+                _ => {
+                    divided.push(Segment { is_embedded: false, operators: vec![id] });
+                    packed = bytes;
+                }
+            }
+        }
+        divided
     }
 
     /// The session of `part`; its operators are those of the whole graph.

@@ -1,12 +1,12 @@
 //! What sessions of the same weights hold once: the contents, and what ONNX Runtime packs of them.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
 };
 
 use edgecut_graph::{ContentHash, DType, TensorData};
-use memmap2::Mmap;
+use edgecut_values::stored::StoredFile;
 use ort::session::builder::PrepackedWeights;
 
 /// The weights of the sessions so far.
@@ -14,7 +14,9 @@ pub(super) struct SharedWeights {
     /// What ONNX Runtime has packed: it finds it by content.
     pub packed: PrepackedWeights,
     stored: Mutex<HashMap<WeightKey, TensorData>>,
-    files: Mutex<Vec<Arc<Mmap>>>,
+    /// Of the contents.
+    addresses: Mutex<HashSet<usize>>,
+    files: Mutex<Vec<StoredFile>>,
 }
 
 /// What makes two weights the same. The same bytes may be weights of several types.
@@ -33,7 +35,8 @@ impl WeightKey {
 
 impl SharedWeights {
     pub fn new() -> SharedWeights {
-        SharedWeights { packed: PrepackedWeights::new(), stored: Mutex::default(), files: Mutex::default() }
+        let (stored, addresses, files) = Default::default();
+        SharedWeights { packed: PrepackedWeights::new(), stored, addresses, files }
     }
 
     /// The same content in an earlier session.
@@ -41,17 +44,24 @@ impl SharedWeights {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
+    /// Whether an earlier session has `content`, in the same memory.
+    pub fn has(&self, content: &TensorData) -> bool {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).contains(&content.bytes().as_ptr().addr())
+    }
+
     /// Keeps `content` for later sessions.
     pub fn keep(&self, key: WeightKey, content: TensorData) {
+        let address = content.bytes().as_ptr().addr();
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).insert(key, content);
     }
 
     /// The mapped files of all contents.
-    pub fn files(&self) -> Vec<Arc<Mmap>> {
+    pub fn files(&self) -> Vec<StoredFile> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn keep_file(&self, file: Arc<Mmap>) {
+    pub fn keep_file(&self, file: StoredFile) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
 }

@@ -2,24 +2,16 @@
 //! lives, but reads most of them only to pack them. The pages of those go back to the system, which reads them again from
 //! the file if they are needed after all.
 
-use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    sync::Arc,
-};
+use std::io;
 
-use bytes::Bytes;
 use edgecut_graph::TensorData;
 use edgecut_onnx::Weight;
-use memmap2::Mmap;
+use edgecut_values::stored::StoredFile;
 
 use super::shared_weights::{SharedWeights, WeightKey};
 
 /// Weights of fewer bytes together stay where they are: a file would not free much.
 const MIN_BYTES: u64 = 1 << 20;
-
-/// Offsets in the file are multiples of this, the widest alignment that ONNX Runtime's kernels ask for.
-const ALIGNMENT: u64 = 64;
 
 /// Kinds whose constant matrices and kernels ONNX Runtime packs.
 const PACKING: [&str; 4] = ["Conv", "Gemm", "MatMul", "MatMulNBits"];
@@ -35,19 +27,10 @@ pub(super) struct Weights {
     /// Bytes of the others, which it uses as they are.
     pub unpacked: u64,
     /// Where the contents are, if not in memory.
-    files: Vec<Arc<Mmap>>,
+    files: Vec<StoredFile>,
     /// What no earlier session has, if weights are shared, and how many of the files are its.
     new: Vec<(WeightKey, TensorData)>,
     new_files: usize,
-}
-
-/// A mapped file, as the owner of bytes.
-struct Mapped(Arc<Mmap>);
-
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 impl Weights {
@@ -77,7 +60,7 @@ impl Weights {
     /// Lets later sessions use the contents, once there is a session that holds them.
     pub fn share(&mut self, shared: &SharedWeights) {
         self.new.drain(..).for_each(|(key, content)| shared.keep(key, content));
-        self.files.iter().take(self.new_files).for_each(|file| shared.keep_file(Arc::clone(file)));
+        self.files.iter().take(self.new_files).for_each(|file| shared.keep_file(file.clone()));
         self.new_files = 0;
     }
 
@@ -87,11 +70,19 @@ impl Weights {
         let packed: u64 = list.iter().filter(|weight| is_packed(weight)).map(size).sum();
         let mut weights =
             Weights { list, packed, unpacked: all - packed, files: Vec::new(), new: Vec::new(), new_files: 0 };
-        if all >= MIN_BYTES
-            && let Ok((file, contents)) = write(&weights.list)
+        let mut in_memory = Vec::new();
+        for weight in &mut weights.list {
+            match StoredFile::of(weight.content.bytes()) {
+                Some(file) if weights.files.contains(&file) => {}
+                Some(file) => weights.files.push(file),
+                None => in_memory.push(weight),
+            }
+        }
+        if in_memory.iter().map(|weight| size(weight)).sum::<u64>() >= MIN_BYTES
+            && let Ok((file, contents)) = write(&in_memory)
         {
             weights.files.push(file);
-            for (weight, content) in weights.list.iter_mut().zip(contents) {
+            for (weight, content) in in_memory.into_iter().zip(contents) {
                 weight.content = content;
             }
         }
@@ -105,12 +96,7 @@ impl Weights {
 
     /// Gives the pages back to the system. Call it when the session has packed what it packs.
     pub fn release(&self) {
-        #[cfg(unix)]
-        for file in &self.files {
-            // SAFETY: the mapping is shared and the file unchanged: a page that is read later has the same content. An
-            // error means that the pages stay, which costs memory alone.
-            let _ = unsafe { file.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
-        }
+        self.files.iter().for_each(StoredFile::release);
     }
 }
 
@@ -131,35 +117,14 @@ pub(super) fn is_shareable(weight: &Weight) -> bool {
 }
 
 /// Writes the contents to a file, and returns them as parts of its mapping.
-fn write(list: &[Weight]) -> io::Result<(Arc<Mmap>, Vec<TensorData>)> {
-    let mut file = tempfile::tempfile()?;
-    let mut offsets = Vec::with_capacity(list.len());
-    let mut at = 0u64;
-    {
-        let mut writer = BufWriter::new(&mut file);
-        for weight in list {
-            let offset = at.next_multiple_of(ALIGNMENT);
-            writer.write_all(&[0; ALIGNMENT as usize][..(offset - at) as usize])?;
-            writer.write_all(weight.content.bytes())?;
-            offsets.push(offset as usize);
-            at = offset + weight.content.bytes().len() as u64;
-        }
-        writer.flush()?;
-    }
-    let mapped = Arc::new(map(&file)?);
-    let whole = Bytes::from_owner(Mapped(Arc::clone(&mapped)));
-    let content = |(weight, offset): (&Weight, usize)| {
+fn write(list: &[&mut Weight]) -> io::Result<(StoredFile, Vec<TensorData>)> {
+    let (file, stored) = StoredFile::write(list.iter().map(|weight| weight.content.bytes().as_ref()))?;
+    let content = |(weight, bytes): (&&mut Weight, _)| {
         let data = &weight.content;
-        let bytes = whole.slice(offset..offset + data.bytes().len());
         TensorData::new(data.dtype(), data.shape(), bytes).map_err(io::Error::other)
     };
-    let contents = list.iter().zip(offsets).map(content).collect::<io::Result<_>>()?;
-    Ok((mapped, contents))
-}
-
-fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the file has no name and this is its only handle, so that nothing changes it.
-    unsafe { Mmap::map(file) }
+    let contents = list.iter().zip(stored).map(content).collect::<io::Result<_>>()?;
+    Ok((file, contents))
 }
 
 #[cfg(test)]
@@ -181,7 +146,7 @@ mod tests {
         for _ in 0..2 {
             for (weight, fill) in weights.list.iter().zip(1..) {
                 let bytes = weight.content.bytes();
-                assert!((bytes.as_ptr() as u64).is_multiple_of(ALIGNMENT) && bytes.iter().all(|byte| *byte == fill));
+                assert!((bytes.as_ptr() as u64).is_multiple_of(64) && bytes.iter().all(|byte| *byte == fill));
             }
             weights.release();
         }
