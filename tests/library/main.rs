@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aligned_shards;
 mod eop;
 #[cfg(feature = "exact")]
 mod exact;

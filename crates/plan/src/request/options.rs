@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use super::split_option::{Need, Read, ResultLayout, SplitOption};
+use super::{
+    alignment::Grains,
+    split_option::{Need, Read, ResultLayout, SplitOption},
+};
 use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{
@@ -15,12 +18,6 @@ use edgecut_ops::{
     },
     split::{Join, MAX_REPLICAS, PackedAxis, ShardedAxis, SplitAxis},
 };
-
-/// By tensor and axis: the numbers of positions that shards' ends are multiples of.
-type Grains = HashMap<(TensorId, usize), BTreeSet<u64>>;
-
-/// Parts of an axis that let every device have about its fraction.
-const FINE: u64 = 64;
 
 /// How the groups of a graph can be split.
 #[derive(Debug, Clone)]
@@ -70,86 +67,6 @@ impl<'a> SplitOptions<'a> {
         all.options = found;
         all.add_replicas();
         all
-    }
-
-    /// Coarsens the grains of the `options` of `group`, so that its shards end where those of its readers do, whatever the
-    /// fractions: a few positions in another place would be sent for themselves. Grains that are no longer [`FINE`] are options of
-    /// their own.
-    fn align_to_readers(&self, group: &[OperatorId], options: &mut Vec<SplitOption>, read: &Grains) {
-        let Some(result) = group.last().and_then(|last| self.graph.operator(*last).outputs.first()) else { return };
-        let mut coarse = Vec::new();
-        for option in options.iter_mut() {
-            let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout else { continue };
-            for grain in read.get(&(*result, axis)).into_iter().flatten() {
-                let common = least_common_multiple(option.grain, *grain);
-                if common == option.grain || !self.is_splittable(group, option, common) {
-                    continue;
-                }
-                match common.saturating_mul(FINE) <= option.size {
-                    true => option.grain = common,
-                    false => coarse.push(SplitOption { grain: common, ..option.clone() }),
-                }
-            }
-        }
-        options.extend(coarse);
-    }
-
-    /// Adds options whose shards end where those of the producers of their operands do, where these have coarser grains, such as
-    /// the heads that attention is split by.
-    fn align_to_producers(&self, options: &mut [Vec<SplitOption>]) {
-        let mut made = Grains::new();
-        for (group, options) in self.groups.iter().zip(options) {
-            let mut aligned: Vec<SplitOption> = Vec::new();
-            for option in options.iter() {
-                for (tensor, axis, read) in self.grains_read(group, option) {
-                    for coarse in made.get(&(tensor, axis)).into_iter().flatten() {
-                        let grain = option.grain * (least_common_multiple(read, *coarse) / read);
-                        let is_known = options.iter().chain(&aligned).any(|known| {
-                            (known.axis, &known.layout, known.grain) == (option.axis, &option.layout, grain)
-                        });
-                        if !is_known && self.is_splittable(group, option, grain) {
-                            aligned.push(SplitOption { grain, ..option.clone() });
-                        }
-                    }
-                }
-            }
-            options.extend(aligned);
-            let results = group.last().map(|last| &self.graph.operator(*last).outputs[..]);
-            for (option, result) in options.iter().zip(results.and_then(<[_]>::first).into_iter().cycle()) {
-                if let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout {
-                    made.entry((*result, axis)).or_default().insert(option.grain);
-                }
-            }
-        }
-    }
-
-    /// Whether there are two shards of `option` with this grain.
-    fn is_splittable(&self, group: &[OperatorId], option: &SplitOption, grain: u64) -> bool {
-        let option = SplitOption { grain, reads: Vec::new(), ..option.clone() };
-        option.can_have_shards(2) && self.divisions(group, &option, &[0.5, 0.5]).is_some()
-    }
-
-    /// For the tensors of which shards of `option` read ranges that meet: the axis, and how many positions a shard of one grain
-    /// reads.
-    fn grains_read(&self, group: &[OperatorId], option: &SplitOption) -> Vec<(TensorId, usize, u64)> {
-        let first = option.grain as f64 / option.size.max(1) as f64;
-        let is_range = |need: &Need| matches!(need, Need::Part(ShardedAxis { packed: None, .. }));
-        if option.is_replicated() || !option.reads.iter().any(|(_, need)| is_range(need)) {
-            return Vec::new();
-        }
-        let Some(divisions) = self.divisions(group, option, &[first, 1.0 - first]) else { return Vec::new() };
-        let read = |(tensor, reads): (TensorId, Vec<Read>)| match &reads[..] {
-            [Read::Range(ShardedAxis { axis, packed: None }, range), Read::Range(along, rest)]
-                if along.axis == *axis && along.packed.is_none() && range.start == 0 && range.end == rest.start =>
-            {
-                let size = self.graph.tensor(tensor).ty.shape.get(*axis)?.get()?;
-                let is_linear = u128::from(range.end) * u128::from(option.size)
-                    == u128::from(size) * u128::from(option.grain) && rest.end == size;
-                is_linear.then_some((tensor, *axis, range.end))
-            }
-            _ => None,
-        };
-        self.reads_of_shards(group, &divisions).into_iter().filter_map(read).collect()
     }
 
     /// Adds, for groups that cannot be split, the option of replicas: the tensors that they read and compute then stay on the devices
@@ -455,15 +372,6 @@ impl<'a> SplitOptions<'a> {
         }
         Some(found)
     }
-}
-
-/// A number that both divide.
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut divisor, mut rest) = (a.max(1), b);
-    while rest != 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a / divisor).saturating_mul(b)
 }
 
 /// A division along `axis`, whose index is `number`, that covers the ranges that the shards of the reader need: `shares`, and

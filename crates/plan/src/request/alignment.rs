@@ -1,0 +1,120 @@
+//! Shards that end where those of their neighbours do, whatever the fractions. Positions in another place would be sent by
+//! themselves: a few columns, such as a product along K reads in blocks of 32, or a part of a head.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    options::SplitOptions,
+    split_option::{Need, Read, ResultLayout, SplitOption},
+};
+use edgecut_graph::{OperatorId, TensorId};
+use edgecut_ops::split::ShardedAxis;
+
+/// By tensor and axis: the numbers of positions that shards' ends are multiples of.
+pub(super) type Grains = HashMap<(TensorId, usize), BTreeSet<u64>>;
+
+/// So many parts of an axis let every device have about its fraction: the ratio is off by 1 % at most.
+const FINE: u64 = 64;
+
+impl SplitOptions<'_> {
+    /// Coarsens the grains of the `options` of `group` to those of its readers, which are in `read`. Coarse ones are options of their
+    /// own.
+    pub(super) fn align_to_readers(&self, group: &[OperatorId], options: &mut Vec<SplitOption>, read: &Grains) {
+        let Some(result) = group.last().and_then(|last| self.graph.operator(*last).outputs.first()) else { return };
+        let mut coarse = Vec::new();
+        for option in options.iter_mut() {
+            let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout else { continue };
+            for grain in read.get(&(*result, axis)).into_iter().flatten() {
+                let common = least_common_multiple(option.grain, *grain);
+                if common == option.grain || !self.is_splittable(group, option, common) {
+                    continue;
+                }
+                match common.saturating_mul(FINE) <= option.size {
+                    true => option.grain = common,
+                    false => coarse.push(SplitOption { grain: common, ..option.clone() }),
+                }
+            }
+        }
+        options.extend(coarse);
+    }
+
+    /// Adds to the `options` of all groups those with the grains of the producers of their operands, where these are coarser, such as
+    /// the heads that attention is split by.
+    pub(super) fn align_to_producers(&self, options: &mut [Vec<SplitOption>]) {
+        let mut made = Grains::new();
+        for (group, options) in self.groups.iter().zip(options) {
+            let mut aligned: Vec<SplitOption> = Vec::new();
+            for option in options.iter() {
+                for (tensor, axis, read) in self.grains_read(group, option) {
+                    for coarse in made.get(&(tensor, axis)).into_iter().flatten() {
+                        let grain = option.grain * (least_common_multiple(read, *coarse) / read);
+                        let is_known = options.iter().chain(&aligned).any(|known| {
+                            (known.axis, &known.layout, known.grain) == (option.axis, &option.layout, grain)
+                        });
+                        if !is_known && self.is_splittable(group, option, grain) {
+                            aligned.push(SplitOption { grain, ..option.clone() });
+                        }
+                    }
+                }
+            }
+            options.extend(aligned);
+            let results = group.last().map(|last| &self.graph.operator(*last).outputs[..]);
+            for (option, result) in options.iter().zip(results.and_then(<[_]>::first).into_iter().cycle()) {
+                if let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout {
+                    made.entry((*result, axis)).or_default().insert(option.grain);
+                }
+            }
+        }
+    }
+
+    /// Whether there are two shards of `option` with this grain.
+    fn is_splittable(&self, group: &[OperatorId], option: &SplitOption, grain: u64) -> bool {
+        let option = SplitOption { grain, reads: Vec::new(), ..option.clone() };
+        option.can_have_shards(2) && self.divisions(group, &option, &[0.5, 0.5]).is_some()
+    }
+
+    /// For the tensors of which shards of `option` read ranges that meet: the axis, and how many positions a shard of one grain
+    /// reads.
+    pub(super) fn grains_read(&self, group: &[OperatorId], option: &SplitOption) -> Vec<(TensorId, usize, u64)> {
+        let first = option.grain as f64 / option.size.max(1) as f64;
+        let is_range = |need: &Need| matches!(need, Need::Part(ShardedAxis { packed: None, .. }));
+        if option.is_replicated() || !option.reads.iter().any(|(_, need)| is_range(need)) {
+            return Vec::new();
+        }
+        let Some(divisions) = self.divisions(group, option, &[first, 1.0 - first]) else { return Vec::new() };
+        let read = |(tensor, reads): (TensorId, Vec<Read>)| match &reads[..] {
+            [Read::Range(ShardedAxis { axis, packed: None }, range), Read::Range(along, rest)]
+                if along.axis == *axis && along.packed.is_none() && range.start == 0 && range.end == rest.start =>
+            {
+                let size = self.graph.tensor(tensor).ty.shape.get(*axis)?.get()?;
+                let is_linear = u128::from(range.end) * u128::from(option.size)
+                    == u128::from(size) * u128::from(option.grain)
+                    && rest.end == size;
+                is_linear.then_some((tensor, *axis, range.end))
+            }
+            _ => None,
+        };
+        self.reads_of_shards(group, &divisions).into_iter().filter_map(read).collect()
+    }
+}
+
+/// A number that both divide.
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a.max(1), b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_multiples() {
+        for (a, b, common) in [(1, 32, 32), (32, 1, 32), (4, 6, 12), (512, 32, 512), (u64::MAX, 2, u64::MAX)] {
+            assert_eq!(least_common_multiple(a, b), common, "{a} {b}");
+        }
+    }
+}
