@@ -14,7 +14,7 @@ use edgecut::{
 /// where pairs are too coarse for every ratio.
 #[test]
 fn shards_of_a_producer_end_where_those_of_its_reader_do() {
-    for (height, grains) in [(256, vec![2]), (16, vec![1, 2])] {
+    for (height, grains) in [(256, vec![2, 1]), (16, vec![1, 2])] {
         let text = format!(
             "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1, 4, {height}, 16), float32]) {{\n  %0 = nn.relu(%x);\n  \
              nn.max_pool2d(%0, pool_size=[2, 2], strides=[2, 2], padding=[0, 0, 0, 0])\n}}\n"

@@ -72,7 +72,7 @@ pub(super) struct Lease {
 struct Held {
     device: Arc<Device>,
     reserved: Mutex<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Device {
@@ -182,7 +182,7 @@ impl Device {
             Sharing::Exclusive => self.jobs.clone(),
             Sharing::Shared => start_thread(name).map_err(no_thread)?,
         };
-        let held = Held { device: self.clone(), reserved: Mutex::default(), _permit: permit };
+        let held = Held { device: self.clone(), reserved: Mutex::default(), permit };
         Ok(Lease { device: self.clone(), jobs, sharing, held: Arc::new(held) })
     }
 
@@ -288,8 +288,10 @@ impl Lease {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // What the job took, the next one may take elsewhere.
-        release_freed();
+        // The last one of the device returns what the jobs took; it would delay others.
+        if self.device.available.available_permits() + self.permit.num_permits() == SHARES as usize {
+            release_freed();
+        }
         let mut reserved = locked(&self.device.reserved);
         *reserved = *reserved - *locked(&self.reserved);
     }

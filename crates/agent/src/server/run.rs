@@ -140,7 +140,7 @@ impl Host {
         }
         // The engines have copied the constants of the graphs.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
-        release_freed();
+        let _ = tokio::task::spawn_blocking(release_freed).await;
 
         let energy =
             RunEnergy::start(leased.iter().map(|partition| partition.lease.device()).chain([self.processor()]));

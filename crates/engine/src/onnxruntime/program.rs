@@ -5,13 +5,14 @@
 
 use std::{collections::HashSet, path::Path};
 
-use edgecut_graph::{Graph, OperatorId, Origin, Part, TensorData, TensorId};
+use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId};
 use edgecut_onnx::{ExportOptions, export, expressible};
 
 use super::{
     context::OrtContext,
     segments::{Segment, segments},
     session::{OrtSession, SessionError},
+    shared_weights::SharedWeights,
 };
 use crate::{Engine, EngineError, Executable, Fallback, ParameterSource, step_tensors::StepTensors};
 
@@ -42,6 +43,8 @@ struct Preparation<'a> {
     profile: Option<&'a Path>,
     /// By operator: why ONNX Runtime cannot compute it.
     refused: Vec<Option<String>>,
+    /// The addresses of the weights that sessions had before.
+    packed: HashSet<usize>,
 }
 
 /// Prepares `graph`: its programs in an order that can be run, and the operators that the embedded engine computes.
@@ -52,7 +55,8 @@ pub(super) fn prepare(
     profile: Option<&Path>,
 ) -> Result<(Vec<Program>, Vec<Fallback>), EngineError> {
     let refused = vec![None; graph.operators().len()];
-    let mut preparation = Preparation { context, graph, parameter, profile, refused };
+    let packed = context.shared.as_deref().map(SharedWeights::addresses).unwrap_or_default();
+    let mut preparation = Preparation { context, graph, parameter, profile, refused, packed };
     preparation.refuse_inexpressible();
     // Every refusal concerns an operator that was not refused before.
     let programs = loop {
@@ -92,8 +96,7 @@ impl Preparation<'_> {
     fn programs(&mut self) -> Result<Option<Vec<Program>>, EngineError> {
         let is_embedded: Vec<bool> = self.refused.iter().map(Option::is_some).collect();
         let mut programs = Vec::new();
-        let segments = segments(self.graph, &is_embedded).into_iter().flat_map(|segment| self.divided(segment));
-        for segment in segments.collect::<Vec<_>>() {
+        for segment in self.divided(segments(self.graph, &is_embedded)) {
             let part = Part::cut(self.graph, &segment.operators);
             if part.graph.outputs.is_empty() {
                 continue;
@@ -113,31 +116,11 @@ impl Preparation<'_> {
         Ok(Some(programs))
     }
 
-    /// Divides a segment whose weights an earlier session has: ONNX Runtime packs all weights of a session again before it
-    /// drops those that it has packed before.
-    fn divided(&self, segment: Segment) -> Vec<Segment> {
-        let Some(shared) = self.context.shared.as_deref().filter(|_| !segment.is_embedded) else {
-            return vec![segment];
-        };
-        let (mut divided, mut known, mut packed) = (Vec::<Segment>::new(), HashSet::new(), 0);
-        for id in segment.operators {
-            let constants = self.graph.operator(id).operands().filter(|operand| known.insert(*operand));
-            let bytes: usize = constants
-                .filter_map(|operand| match &self.graph.tensor(operand).origin {
-                    Origin::Constant(content) if shared.has(content) => Some(content.bytes().len()),
-                    _ => None,
-                })
-                .sum();
-            packed += bytes;
-            match divided.last_mut() {
-                Some(last) if packed <= MAX_PACKED_AGAIN => last.operators.push(id),
-                _ => {
-                    divided.push(Segment { is_embedded: false, operators: vec![id] });
-                    packed = bytes;
-                }
-            }
-        }
-        divided
+    /// The segments, those of ONNX Runtime divided where an earlier session has their weights: it packs all weights of a session
+    /// again before it drops those that it has packed before.
+    fn divided(&self, segments: Vec<Segment>) -> Vec<Segment> {
+        let is_packed = |content: &TensorData| self.packed.contains(&content.bytes().as_ptr().addr());
+        segments.into_iter().flat_map(|segment| segment.divided(self.graph, &is_packed, MAX_PACKED_AGAIN)).collect()
     }
 
     /// The session of `part`; its operators are those of the whole graph.

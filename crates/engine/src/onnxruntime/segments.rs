@@ -1,7 +1,9 @@
 //! Division of a graph between sessions of ONNX Runtime and the embedded engine: as few changes between them as the
 //! dependencies allow.
 
-use edgecut_graph::{Graph, OperatorId, Origin};
+use std::collections::HashSet;
+
+use edgecut_graph::{Graph, OperatorId, Origin, TensorData, constant_operators};
 
 /// Operators that one engine computes without interruption, in an order that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +41,75 @@ pub(super) fn segments(graph: &Graph, is_embedded: &[bool]) -> Vec<Segment> {
     segments
 }
 
+impl Segment {
+    /// Divides a segment of ONNX Runtime so that no part has more than `most` bytes of constants that `is_packed` holds for, unless
+    /// one operator has. One that computes with constants alone stays whole: ONNX Runtime folds these operators into weights of
+    /// others, which must be in the same session.
+    pub fn divided(
+        self,
+        graph: &Graph,
+        is_packed: &impl Fn(&TensorData) -> bool,
+        most: usize,
+    ) -> impl Iterator<Item = Segment> {
+        let is_embedded = self.is_embedded;
+        let constant = constant_operators(graph);
+        let is_whole = is_embedded || self.operators.iter().any(|id| constant[id.0 as usize]);
+        let (mut parts, mut known, mut packed) = (Vec::<Vec<OperatorId>>::new(), HashSet::new(), 0);
+        for id in self.operators {
+            let operands = graph.operator(id).operands();
+            let bytes: usize = operands
+                .filter(|operand| !is_whole && !known.contains(operand))
+                .filter_map(|operand| match &graph.tensor(operand).origin {
+                    Origin::Constant(content) if is_packed(content) => Some(content.bytes().len()),
+                    _ => None,
+                })
+                .sum();
+            match parts.last_mut() {
+                Some(part) if bytes == 0 || packed + bytes <= most => {
+                    packed += bytes;
+                    part.push(id);
+                }
+                _ => {
+                    packed = bytes;
+                    known.clear();
+                    parts.push(vec![id]);
+                }
+            }
+            known.extend(graph.operator(id).operands());
+        }
+        parts.into_iter().map(move |operators| Segment { is_embedded, operators })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use edgecut_graph::{DType, Operator, TensorType};
+
+    #[test]
+    fn packed_constants_divide_a_segment() {
+        let ty = TensorType::of(DType::U8, &[8]);
+        let mut graph = Graph::new();
+        let mut last = graph.add_tensor("x", ty.clone(), Origin::Input);
+        let constant = |fill: u8| TensorData::new(DType::U8, [8], vec![fill; 8]).unwrap();
+        let constants = [1, 2, 0, 3].map(constant);
+        let weights =
+            constants.each_ref().map(|data| graph.add_tensor("w", ty.clone(), Origin::Constant(data.clone())));
+        // The second constant is read again.
+        for weight in [0, 1, 2, 1, 3].map(|number: usize| weights[number]) {
+            let id = graph.add_operator(Operator::new("op", [last, weight]), std::slice::from_ref(&ty));
+            last = graph.operator(id).outputs[0];
+        }
+        let parts = |is_embedded: bool, most: usize| {
+            let operators = graph.operators().map(|(id, _)| id).collect();
+            let parts = Segment { is_embedded, operators }.divided(&graph, &|data| data.bytes()[0] > 0, most);
+            parts.map(|part| part.operators.iter().map(|id| id.0).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(false, 16), [vec![0, 1, 2, 3], vec![4]]);
+        assert_eq!(parts(false, 1), [vec![0], vec![1, 2, 3], vec![4]]);
+        assert_eq!(parts(false, 8), parts(false, 1));
+        assert_eq!((parts(false, 24).len(), parts(true, 1).len()), (1, 1));
+    }
 
     #[test]
     fn engines_take_turns_as_rarely_as_possible() {

@@ -13,29 +13,49 @@ use edgecut_ops::split::ShardedAxis;
 /// By tensor and axis: the numbers of positions that shards' ends are multiples of.
 pub(super) type Grains = HashMap<(TensorId, usize), BTreeSet<u64>>;
 
-/// So many parts of an axis let every device have about its fraction: the ratio is off by 1 % at most.
-const FINE: u64 = 64;
+/// So many parts of an axis let every device have its fraction of it within half a percent.
+const FINE: u64 = 128;
 
 impl SplitOptions<'_> {
-    /// Coarsens the grains of the `options` of `group` to those of its readers, which are in `read`. Coarse ones are options of their
-    /// own.
+    /// Adds to the `options` of `group` those with the grains of its readers, which are in `read`: before the option with the finer
+    /// grain if they let every device have about its fraction, else at the end.
     pub(super) fn align_to_readers(&self, group: &[OperatorId], options: &mut Vec<SplitOption>, read: &Grains) {
         let Some(result) = group.last().and_then(|last| self.graph.operator(*last).outputs.first()) else { return };
-        let mut coarse = Vec::new();
-        for option in options.iter_mut() {
-            let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout else { continue };
-            for grain in read.get(&(*result, axis)).into_iter().flatten() {
-                let common = least_common_multiple(option.grain, *grain);
-                if common == option.grain || !self.is_splittable(group, option, common) {
+        let (mut aligned, mut coarse): (Vec<SplitOption>, Vec<SplitOption>) = Default::default();
+        for option in options.drain(..) {
+            let side = match &option.layout {
+                ResultLayout::Split(ShardedAxis { axis, packed: None }) => Some((*result, *axis)),
+                _ => None,
+            };
+            let mut fine = option.grain;
+            for grain in side.and_then(|side| read.get(&side)).into_iter().flatten() {
+                let common = least_common_multiple(fine, *grain);
+                if common == fine || !self.is_splittable(group, &option, common) {
                     continue;
                 }
                 match common.saturating_mul(FINE) <= option.size {
-                    true => option.grain = common,
+                    true => fine = common,
                     false => coarse.push(SplitOption { grain: common, ..option.clone() }),
                 }
             }
+            if fine != option.grain {
+                aligned.push(SplitOption { grain: fine, ..option.clone() });
+            }
+            aligned.push(option);
         }
+        *options = aligned;
+        coarse.dedup();
         options.extend(coarse);
+    }
+
+    /// The numbers of the options of group number `group` that searches try: those that no option before them aligns.
+    pub(crate) fn searched(&self, group: usize) -> impl Iterator<Item = usize> {
+        let options = self.group(group);
+        let is_aligned = |number: usize| {
+            let SplitOption { axis, layout, grain, .. } = &options[number];
+            options[..number].iter().any(|other| (other.axis, &other.layout) == (*axis, layout) && other.grain > *grain)
+        };
+        (0..options.len()).filter(move |number| !is_aligned(*number))
     }
 
     /// Adds to the `options` of all groups those with the grains of the producers of their operands, where these are coarser, such as

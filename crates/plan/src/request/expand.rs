@@ -1,6 +1,6 @@
 //! A problem in which some groups are split: its groups are the shards of those and the other groups whole.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     PlanRequest,
@@ -207,17 +207,18 @@ impl Instance<'_> {
         (divisions, homes)
     }
 
-    /// `choices` without replicas of groups that neither a split group nor several groups read, which may be on several devices.
+    /// `choices` without replicas of groups that no split group reads.
     fn without_unread_replicas(&self, choices: &Choices) -> Choices {
         let options = &self.split_options;
         let mut kept = Choices::new();
         for (group, choice) in choices.iter().rev() {
             let outputs = || options.groups[*group].iter().flat_map(|id| &options.graph.operator(*id).outputs);
-            let readers = outputs().flat_map(|tensor| options.consumers(*tensor));
-            let readers: BTreeSet<usize> = readers.filter_map(|reader| options.group_of(*reader)).collect();
-            let mut others = readers.iter().filter(|reader| *reader != group);
+            let mut readers = outputs().flat_map(|tensor| options.consumers(*tensor));
+            let is_split = |reader: &OperatorId| {
+                options.group_of(*reader).is_some_and(|other| other != *group && kept.contains_key(&other))
+            };
             let is_replicated = self.split_option(*group, choice.option).is_some_and(SplitOption::is_replicated);
-            if !is_replicated || others.clone().count() > 1 || others.any(|reader| kept.contains_key(reader)) {
+            if !is_replicated || readers.any(is_split) {
                 kept.insert(*group, choice.clone());
             }
         }

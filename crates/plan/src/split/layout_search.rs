@@ -178,7 +178,8 @@ impl<'r, 'a> Table<'r, 'a> {
     fn schemes(&self, group: usize) -> Vec<Scheme> {
         let options = &self.instance.split_options;
         let whole = (0..self.devices.len()).filter_map(|place| self.whole(group, place));
-        let split = (0..options.group(group).len())
+        let split = options
+            .searched(group)
             .filter_map(|option| (2..=self.devices.len()).rev().find_map(|count| self.split(group, option, count)));
         whole.chain(split).collect()
     }

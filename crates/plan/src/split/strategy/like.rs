@@ -57,11 +57,16 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
     for (group, operators) in instance.split_options.groups.iter().enumerate() {
         // A group is cut along an axis of its last operator.
         let Some(split) = splits.iter().find(|split| operators.last() == Some(&split.operator)) else { continue };
-        let option = instance
-            .split_options
-            .group(group)
-            .iter()
-            .position(|option| (option.axis, option.layout.packed()) == (split.axis, split.packed.as_ref()));
+        let options = instance.split_options.group(group);
+        let is_along = |number: &usize| {
+            (options[*number].axis, options[*number].layout.packed()) == (split.axis, split.packed.as_ref())
+        };
+        let inner = split.cuts.get(1..split.cuts.len().saturating_sub(1)).unwrap_or_default();
+        let has_cuts = |number: &usize| inner.iter().all(|cut| cut.is_multiple_of(options[*number].grain.max(1)));
+        let along = || (0..options.len()).filter(is_along);
+        // Options that differ in their grains: with the coarsest one, other ratios are aligned too.
+        let coarsest = along().filter(has_cuts).max_by_key(|number| (options[*number].grain, usize::MAX - number));
+        let option = coarsest.or_else(|| along().next());
         let packed = split.packed.as_ref().map_or(String::new(), |packed| format!(" that packs {packed}"));
         let what = format!("group {group} has no axis {}{packed}", split.axis);
         let option = option.ok_or(ProblemError { what })?;
