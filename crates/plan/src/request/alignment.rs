@@ -1,17 +1,12 @@
 //! Shards that end where those of their neighbours do, whatever the fractions. Positions in another place would be sent by
 //! themselves: a few columns, such as a product along K reads in blocks of 32, or a part of a head.
 
-use std::collections::{BTreeSet, HashMap};
-
 use super::{
     options::SplitOptions,
-    split_option::{Need, Read, ResultLayout, SplitOption},
+    split_option::{Grains, Need, Read, ResultLayout, SplitOption},
 };
 use edgecut_graph::{OperatorId, TensorId};
 use edgecut_ops::split::ShardedAxis;
-
-/// By tensor and axis: the numbers of positions that shards' ends are multiples of.
-pub(super) type Grains = HashMap<(TensorId, usize), BTreeSet<u64>>;
 
 /// So many parts of an axis let every device have its fraction of it within half a percent.
 const FINE: u64 = 128;

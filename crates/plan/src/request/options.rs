@@ -6,10 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    alignment::Grains,
-    split_option::{Need, Read, ResultLayout, SplitOption},
-};
+use super::split_option::{Grains, Need, Read, ResultLayout, SplitOption};
 use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_operators, is_constant};
 use edgecut_ops::{
     passes::{

@@ -1,6 +1,9 @@
 //! One way to split a group: along an axis of its last operator, with what shards read and what their results are.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
 
 use edgecut_graph::TensorId;
 use edgecut_ops::split::{PackedAxis, ShardedAxis};
@@ -18,6 +21,9 @@ pub struct SplitOption {
     /// What shards need of each tensor that comes from other groups.
     pub reads: Vec<(TensorId, Need)>,
 }
+
+/// By tensor and axis: the numbers of positions that shards' ends are multiples of.
+pub(super) type Grains = HashMap<(TensorId, usize), BTreeSet<u64>>;
 
 /// How the results of shards represent that of the group (split, partial and broadcast in OneFlow's SBP).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
