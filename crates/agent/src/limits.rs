@@ -36,7 +36,7 @@ pub struct Limits {
     pub drain_time: Duration,
     /// Size of a setup or a profile task.
     pub document: Bytes,
-    /// What is held of clients' weights between their calls. Where they cannot be in files, at most a quarter of the agent's memory.
+    /// Size of the cache of clients' weights. Those on the heap or on tmpfs take at most a quarter of the agent's memory.
     pub weights: Bytes,
     /// How long they are held while they are not used.
     pub weights_time: Duration,

@@ -54,7 +54,7 @@ impl LinkCost {
         LinkCost::fit_above(samples, Micros(0.0))
     }
 
-    /// The same with a ≥ `least`, or a ≥ the shortest time.
+    /// As [`LinkCost::fit`], with a ≥ `least` or the shortest measured time, whichever is less.
     ///
     /// # Errors
     /// As of [`LinkCost::fit`].

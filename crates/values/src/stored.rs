@@ -15,7 +15,7 @@ use memmap2::Mmap;
 /// Offsets in a file are multiples of this, the widest alignment that kernels ask for.
 const ALIGNMENT: usize = 64;
 
-/// A file with contents. It lives as long as one of them.
+/// An unnamed, memory-mapped file of contents. It lives as long as a handle or one of the contents.
 #[derive(Debug, Clone)]
 pub struct StoredFile(Arc<Mapping>);
 
@@ -110,7 +110,7 @@ fn mappings() -> MutexGuard<'static, BTreeMap<usize, Weak<Mapping>>> {
     MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file without a name: in `/var/tmp`, which is on a disk where `/tmp` may be in memory, unless `TMPDIR` names a folder.
+/// An unnamed file in `TMPDIR`, else in `/var/tmp`, as `/tmp` may be tmpfs. If that fails, in the default temporary folder.
 fn temporary_file() -> io::Result<File> {
     let folder = match std::env::var_os("TMPDIR") {
         Some(folder) => PathBuf::from(folder),

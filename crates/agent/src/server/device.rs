@@ -288,7 +288,7 @@ impl Lease {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The last one of the device returns what the jobs took; it would delay others.
+        // Only the last lease of a device returns freed memory: this would delay jobs of other leases.
         if self.device.available.available_permits() + self.permit.num_permits() == SHARES as usize {
             release_freed();
         }

@@ -138,7 +138,7 @@ impl Host {
         if let Some(remote) = &client.remote {
             remote.received.release();
         }
-        // The engines have copied the constants of the graphs.
+        // The engines have copied the constants of the graphs, or refer to their mapped files.
         let setup = Arc::new(Arc::unwrap_or_clone(setup).without_graphs());
         let _ = tokio::task::spawn_blocking(release_freed).await;
 

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{Engine, EngineError, Executable, Fallback, ParameterSource, step_tensors::StepTensors};
 
-/// Most bytes of weights that a session packs again. A boundary between sessions takes some microseconds in a step of several
-/// tokens, which takes that many milliseconds.
+/// Maximum bytes of weights that a session packs again, unless it cannot be divided further. A session boundary costs
+/// microseconds, a step of several tokens milliseconds.
 const MAX_PACKED_AGAIN: usize = 64 << 20;
 
 /// Operators that are computed as one.

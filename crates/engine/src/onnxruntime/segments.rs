@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use edgecut_graph::{Graph, OperatorId, Origin, TensorData, constant_operators};
+use edgecut_graph::{Graph, OperatorId, Origin, TensorData, TensorId, constant_operators};
 
 /// Operators that one engine computes without interruption, in an order that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,24 +54,26 @@ impl Segment {
         let is_embedded = self.is_embedded;
         let constant = constant_operators(graph);
         let is_whole = is_embedded || self.operators.iter().any(|id| constant[id.0 as usize]);
+        // What an operator adds to what its part has read.
+        let added = |id: OperatorId, known: &HashSet<TensorId>| {
+            let operands = graph.operator(id).operands().filter(|operand| !is_whole && !known.contains(operand));
+            let packed = operands.filter_map(|operand| match &graph.tensor(operand).origin {
+                Origin::Constant(content) if is_packed(content) => Some(content.bytes().len()),
+                _ => None,
+            });
+            packed.sum::<usize>()
+        };
         let (mut parts, mut known, mut packed) = (Vec::<Vec<OperatorId>>::new(), HashSet::new(), 0);
         for id in self.operators {
-            let operands = graph.operator(id).operands();
-            let bytes: usize = operands
-                .filter(|operand| !is_whole && !known.contains(operand))
-                .filter_map(|operand| match &graph.tensor(operand).origin {
-                    Origin::Constant(content) if is_packed(content) => Some(content.bytes().len()),
-                    _ => None,
-                })
-                .sum();
+            let bytes = added(id, &known);
             match parts.last_mut() {
                 Some(part) if bytes == 0 || packed + bytes <= most => {
                     packed += bytes;
                     part.push(id);
                 }
                 _ => {
-                    packed = bytes;
                     known.clear();
+                    packed = added(id, &known);
                     parts.push(vec![id]);
                 }
             }

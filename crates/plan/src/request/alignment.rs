@@ -1,5 +1,5 @@
-//! Shards that end where those of their neighbours do, whatever the fractions. Positions in another place would be sent by
-//! themselves: a few columns, such as a product along K reads in blocks of 32, or a part of a head.
+//! Options whose shard boundaries match those of adjacent groups, whatever the ratio. Otherwise the few positions in between are
+//! sent separately, such as columns of a block of 32, or part of an attention head.
 
 use super::{
     options::SplitOptions,
@@ -8,7 +8,7 @@ use super::{
 use edgecut_graph::{OperatorId, TensorId};
 use edgecut_ops::split::ShardedAxis;
 
-/// So many parts of an axis let every device have its fraction of it within half a percent.
+/// Number of grains of an axis that lets every device have its fraction within half a percent.
 const FINE: u64 = 128;
 
 impl SplitOptions<'_> {
@@ -43,7 +43,8 @@ impl SplitOptions<'_> {
         options.extend(coarse);
     }
 
-    /// The numbers of the options of group number `group` that searches try: those that no option before them aligns.
+    /// Indices of the options of group number `group` that searches try: all but those that an earlier, coarser option of the same
+    /// axis and layout replaces.
     pub(crate) fn searched(&self, group: usize) -> impl Iterator<Item = usize> {
         let options = self.group(group);
         let is_aligned = |number: usize| {
@@ -88,8 +89,8 @@ impl SplitOptions<'_> {
         option.can_have_shards(2) && self.divisions(group, &option, &[0.5, 0.5]).is_some()
     }
 
-    /// For the tensors of which shards of `option` read ranges that meet: the axis, and how many positions a shard of one grain
-    /// reads.
+    /// Tensors that shards of `option` read in adjacent ranges, proportional to the shards: tensor, axis, and positions read for one
+    /// grain.
     pub(super) fn grains_read(&self, group: &[OperatorId], option: &SplitOption) -> Vec<(TensorId, usize, u64)> {
         let first = option.grain as f64 / option.size.max(1) as f64;
         let is_range = |need: &Need| matches!(need, Need::Part(ShardedAxis { packed: None, .. }));
@@ -113,7 +114,7 @@ impl SplitOptions<'_> {
     }
 }
 
-/// A number that both divide.
+/// Saturates instead of overflowing.
 fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut divisor, mut rest) = (a.max(1), b);
     while rest != 0 {

@@ -11,7 +11,7 @@
 //! | [`goal`] | objective, targets, what is given of splits, options of the search |
 //! | [`options`] | along which axes a group can be split, all its operators alike |
 //! | [`split_option`] | one of these ways: what shards read, and what their results are |
-//! | `alignment` | options whose shards end where those of their neighbours do |
+//! | `alignment` | options aligned to the grains of adjacent groups |
 //! | [`choice`] | which option a group takes, in which ratio |
 //! | [`costs`] | what a shard costs, given what the whole costs |
 //! | [`ratios`] | ratios by rules that are common elsewhere, to compare with |
