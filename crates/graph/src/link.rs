@@ -51,14 +51,6 @@ impl LinkCost {
     /// # Errors
     /// If fewer than two sizes were measured.
     pub fn fit(samples: &[(Bytes, Micros)]) -> Result<LinkCost, FitError> {
-        LinkCost::fit_above(samples, Micros(0.0))
-    }
-
-    /// As [`LinkCost::fit`], with a ≥ `least` or the shortest measured time, whichever is less.
-    ///
-    /// # Errors
-    /// As of [`LinkCost::fit`].
-    pub fn fit_above(samples: &[(Bytes, Micros)], least: Micros) -> Result<LinkCost, FitError> {
         let mut sizes: Vec<Bytes> = samples.iter().map(|s| s.0).collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -75,12 +67,11 @@ impl LinkCost {
             wxx += weight * x * x;
             wxy += weight * x * y;
         }
-        let least = samples.iter().map(|(_, time)| *time).fold(least, Micros::min);
         let slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
         let intercept = (wy - slope * wx) / w;
         let (latency, slope) = match intercept {
-            a if a >= least.0 => (a, slope),
-            _ => (least.0, (wxy - least.0 * wx) / wxx),
+            a if a >= 0.0 => (a, slope),
+            _ => (0.0, wxy / wxx),
         };
         // Noise on a link faster than the clock can tell may slope downwards; a petabyte a second stands for it.
         Ok(LinkCost { latency: Micros(latency), rate: Rate(1.0 / slope.max(1e-9)) })
@@ -130,17 +121,6 @@ mod tests {
             [(-1.0, 1.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (0.0, 0.0), (0.0, -1.0), (0.0, f64::NAN)]
         {
             assert!(!LinkCost { latency: Micros(latency), rate: Rate(rate) }.is_valid(), "{latency} {rate}");
-        }
-    }
-
-    #[test]
-    fn small_transfers_that_are_fast_do_not_lower_the_latency() {
-        // As on a link whose bursts are faster than its rate.
-        let samples = [(Bytes(32), Micros(20.0)), (Bytes(1000), Micros(1000.0)), (Bytes(2000), Micros(2000.0))];
-        for (least, latency) in [(0.0, 0.0), (15.0, 15.0), (50.0, 20.0)] {
-            let fit = LinkCost::fit_above(&samples, Micros(least)).unwrap();
-            assert_eq!(fit.latency, Micros(latency));
-            assert!(fit.rate.0 > 0.9 && fit.rate.0 < 2.5, "{fit:?}");
         }
     }
 

@@ -40,9 +40,11 @@ impl ProbeFit {
             samples.first().map(|first| (first.bytes, median(&times)))
         };
         let points: Vec<_> = kept.iter().filter_map(typical).collect();
+        let cost = LinkCost::fit(&points)?;
         // A transfer takes at least as long as an acknowledgement. On a link whose bursts are faster than its rate, the line
         // through the larger transfers would say that small ones take no time.
-        let cost = LinkCost::fit_above(&points, acknowledgement)?;
+        let least = points.iter().map(|(_, time)| *time).fold(acknowledgement, Micros::min);
+        let cost = LinkCost { latency: cost.latency.max(least), ..cost };
         let points: Vec<_> = kept.concat().iter().map(|s| (s.bytes, one_way(s))).collect();
         let deviation = |(bytes, time): &(Bytes, Micros)| (cost.time(*bytes).0 - time.0).abs() / time.0;
         let mut deviations: Vec<f64> = points.iter().map(deviation).collect();
@@ -68,7 +70,7 @@ mod tests {
         assert!(ProbeFit::of(&[sample(0), sample(1)]).is_err());
         let burst = |kib: u64, time: f64| ProbeSample { bytes: Bytes(kib << 10), round_trip: Micros(time) };
         let fit = ProbeFit::of(&[sample(0), burst(32, 350.0), burst(1024, 8300.0), burst(4096, 33000.0)]).unwrap();
-        assert!(fit.cost.latency == Micros(150.0), "{fit:?}");
+        assert!(fit.cost.latency == Micros(150.0) && (fit.cost.rate.0 / 128.0 - 1.0).abs() < 0.1, "{fit:?}");
     }
 
     #[test]
