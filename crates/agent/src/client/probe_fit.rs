@@ -70,7 +70,7 @@ mod tests {
         assert!(ProbeFit::of(&[sample(0), sample(1)]).is_err());
         let burst = |kib: u64, time: f64| ProbeSample { bytes: Bytes(kib << 10), round_trip: Micros(time) };
         let fit = ProbeFit::of(&[sample(0), burst(32, 350.0), burst(1024, 8300.0), burst(4096, 33000.0)]).unwrap();
-        assert!(fit.cost.latency == Micros(150.0) && (fit.cost.rate.0 / 128.0 - 1.0).abs() < 0.1, "{fit:?}");
+        assert!(fit.cost.latency == Micros(150.0) && (fit.cost.rate.0 / 128.0 - 1.0).abs() < 0.15, "{fit:?}");
     }
 
     #[test]
