@@ -1,4 +1,4 @@
-//! Contents in files without a name, mapped into memory: under memory pressure the system takes their pages back, and reads
+//! Contents in unnamed files, mapped into memory: under memory pressure the system takes their pages back, and reads
 //! them again when they are needed. A content on the heap would stay in memory for as long as something refers to it.
 
 use std::{

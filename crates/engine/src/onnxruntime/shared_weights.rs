@@ -14,8 +14,6 @@ pub(super) struct SharedWeights {
     /// What ONNX Runtime has packed: it finds it by content.
     pub packed: PrepackedWeights,
     stored: Mutex<HashMap<WeightKey, TensorData>>,
-    /// Of the contents.
-    addresses: Mutex<HashSet<usize>>,
     files: Mutex<Vec<StoredFile>>,
 }
 
@@ -35,8 +33,7 @@ impl WeightKey {
 
 impl SharedWeights {
     pub fn new() -> SharedWeights {
-        let (stored, addresses, files) = Default::default();
-        SharedWeights { packed: PrepackedWeights::new(), stored, addresses, files }
+        SharedWeights { packed: PrepackedWeights::new(), stored: Mutex::default(), files: Mutex::default() }
     }
 
     /// The same content in an earlier session.
@@ -46,13 +43,12 @@ impl SharedWeights {
 
     /// Where the contents of the sessions so far are in memory.
     pub fn addresses(&self) -> HashSet<usize> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.values().map(|content| content.bytes().as_ptr().addr()).collect()
     }
 
     /// Keeps `content` for later sessions.
     pub fn keep(&self, key: WeightKey, content: TensorData) {
-        let address = content.bytes().as_ptr().addr();
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).insert(key, content);
     }
 

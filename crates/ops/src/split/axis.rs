@@ -217,7 +217,7 @@ pub(crate) fn scaled(times: u64, per: u64) -> impl Fn(&Range<u64>) -> Range<u64>
 }
 
 /// Greatest common divisor, at least 1.
-pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+pub fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 

@@ -14,8 +14,8 @@ pub(crate) mod linear;
 pub(crate) mod packed_axis;
 pub(crate) mod rules;
 
-pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, MAX_REPLICAS, OperatorSplit, RangeFn, SplitAxis};
-pub(crate) use axis::{gcd, scaled};
+pub(crate) use axis::scaled;
+pub use axis::{AccessMap, AttrFn, DecompositionSplit, Join, MAX_REPLICAS, OperatorSplit, RangeFn, SplitAxis, gcd};
 pub use linear::{Carried, Linearity};
 pub use packed_axis::{PackedAxis, PackedAxisError, ShardedAxis};
 pub(crate) use rules::{aligned, along_vectors, batch, elementwise, elementwise_on, off, with_entry};

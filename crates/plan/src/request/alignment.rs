@@ -6,7 +6,7 @@ use super::{
     split_option::{Grains, Need, Read, ResultLayout, SplitOption},
 };
 use edgecut_graph::{OperatorId, TensorId};
-use edgecut_ops::split::ShardedAxis;
+use edgecut_ops::split::{ShardedAxis, gcd};
 
 /// Number of grains of an axis that lets every device have its fraction within half a percent.
 const FINE: u64 = 128;
@@ -24,7 +24,8 @@ impl SplitOptions<'_> {
             };
             let mut fine = option.grain;
             for grain in side.and_then(|side| read.get(&side)).into_iter().flatten() {
-                let common = least_common_multiple(fine, *grain);
+                // Their least common multiple.
+                let common = (fine / gcd(fine, *grain)).saturating_mul(*grain);
                 if common == fine || !self.is_splittable(group, &option, common) {
                     continue;
                 }
@@ -63,7 +64,7 @@ impl SplitOptions<'_> {
             for option in options.iter() {
                 for (tensor, axis, read) in self.grains_read(group, option) {
                     for coarse in made.get(&(tensor, axis)).into_iter().flatten() {
-                        let grain = option.grain * (least_common_multiple(read, *coarse) / read);
+                        let grain = option.grain.saturating_mul(coarse / gcd(read, *coarse));
                         let is_known = options.iter().chain(&aligned).any(|known| {
                             (known.axis, &known.layout, known.grain) == (option.axis, &option.layout, grain)
                         });
@@ -74,8 +75,9 @@ impl SplitOptions<'_> {
                 }
             }
             options.extend(aligned);
-            let results = group.last().map(|last| &self.graph.operator(*last).outputs[..]);
-            for (option, result) in options.iter().zip(results.and_then(<[_]>::first).into_iter().cycle()) {
+            let result = group.last().and_then(|last| self.graph.operator(*last).outputs.first());
+            let Some(result) = result else { continue };
+            for option in options.iter() {
                 if let ResultLayout::Split(ShardedAxis { axis, packed: None }) = option.layout {
                     made.entry((*result, axis)).or_default().insert(option.grain);
                 }
@@ -100,7 +102,11 @@ impl SplitOptions<'_> {
         let Some(divisions) = self.divisions(group, option, &[first, 1.0 - first]) else { return Vec::new() };
         let read = |(tensor, reads): (TensorId, Vec<Read>)| match &reads[..] {
             [Read::Range(ShardedAxis { axis, packed: None }, range), Read::Range(along, rest)]
-                if along.axis == *axis && along.packed.is_none() && range.start == 0 && range.end == rest.start =>
+                if along.axis == *axis
+                    && along.packed.is_none()
+                    && range.start == 0
+                    && range.end > 0
+                    && range.end == rest.start =>
             {
                 let size = self.graph.tensor(tensor).ty.shape.get(*axis)?.get()?;
                 let is_linear = u128::from(range.end) * u128::from(option.size)
@@ -111,26 +117,5 @@ impl SplitOptions<'_> {
             _ => None,
         };
         self.reads_of_shards(group, &divisions).into_iter().filter_map(read).collect()
-    }
-}
-
-/// Saturates instead of overflowing.
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut divisor, mut rest) = (a.max(1), b);
-    while rest != 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a / divisor).saturating_mul(b)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn common_multiples() {
-        for (a, b, common) in [(1, 32, 32), (32, 1, 32), (4, 6, 12), (512, 32, 512), (u64::MAX, 2, u64::MAX)] {
-            assert_eq!(least_common_multiple(a, b), common, "{a} {b}");
-        }
     }
 }

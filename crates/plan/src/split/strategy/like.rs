@@ -65,7 +65,7 @@ pub(crate) fn choices_like(instance: &Instance<'_>, splits: &[Split]) -> Result<
         let has_cuts = |number: &usize| inner.iter().all(|cut| cut.is_multiple_of(options[*number].grain.max(1)));
         let along = || (0..options.len()).filter(is_along);
         // Options that differ in their grains: with the coarsest one, other ratios are aligned too.
-        let coarsest = along().filter(has_cuts).max_by_key(|number| (options[*number].grain, usize::MAX - number));
+        let coarsest = along().filter(has_cuts).max_by_key(|number| options[*number].grain);
         let option = coarsest.or_else(|| along().next());
         let packed = split.packed.as_ref().map_or(String::new(), |packed| format!(" that packs {packed}"));
         let what = format!("group {group} has no axis {}{packed}", split.axis);
