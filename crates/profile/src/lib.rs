@@ -47,6 +47,7 @@ mod shard_overhead;
 mod signature;
 mod store;
 mod summary;
+mod twin;
 
 pub use cache_flush::CacheFlush;
 pub use calibration::{Calibration, CalibrationRow, StepSample};

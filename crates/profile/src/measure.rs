@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     CacheFlush, Conditions, Cost, Item, Measurement, MeteredDevice, Sampling, Signature, machine_load::MachineLoad,
-    metering::ItemEnergy, sampling::Samples,
+    metering::ItemEnergy, sampling::Samples, twin::Twin,
 };
 use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
@@ -40,6 +40,11 @@ impl ProfileTarget<'_> {
                 Err(EngineError::Other(format!("needs {need}, {shortfall} over the memory limit of the device")))
             }
         }
+    }
+
+    /// What the limit leaves of memory where `need` is taken.
+    fn room(&self, need: Bytes) -> Bytes {
+        self.memory.map_or(Bytes(u64::MAX), |limit| limit - need)
     }
 
     /// The least memory that an item takes: its operands, parameters and results, or the largest tensor within it.
@@ -92,13 +97,15 @@ pub fn isolated(
         let need = target.item_bytes(item);
         let computed = target.check_memory(need).and_then(|()| operands(&part, &table)).and_then(|inputs| {
             let whole = |t: TensorId| part.whole_tensor[t.0 as usize];
-            let mut loaded = target.engine.load(&part.graph, &|t| (target.parameter)(whole(t)))?;
+            let parameter = |t: TensorId| (target.parameter)(whole(t));
+            let mut loaded = target.engine.load(&part.graph, &parameter)?;
             if !first[index] {
                 return Ok((loaded.run(&inputs)?, None));
             }
             let until = budget.deadline(left);
-            let (outputs, cost) =
-                target.sample(&mut *loaded, &inputs, sampling, until, Some(&cache_flush), energy.as_ref())?;
+            let twin = Twin::of(target.engine, &part.graph, &parameter, &inputs, target.room(need));
+            let between = Some(Between { flush: &cache_flush, twin });
+            let (outputs, cost) = target.sample(&mut *loaded, &inputs, sampling, until, between, energy.as_ref())?;
             Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
         });
         let (outputs, cost) = match computed {
@@ -169,12 +176,22 @@ pub fn in_situ(
 pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Option<Bytes>) -> Result<Cost, EngineError> {
     target.check_memory(target.graph_bytes())?;
     let mut model = target.engine.load(target.graph, target.parameter)?;
-    let (cache_flush, energy) = (flush.map(CacheFlush::new), ItemEnergy::begin(target.energy));
+    let cache_flush = flush.map(CacheFlush::new);
+    let between = cache_flush.as_ref().map(|flush| {
+        let room = target.room(target.graph_bytes());
+        Between { flush, twin: Twin::of(target.engine, target.graph, target.parameter, target.inputs, room) }
+    });
+    let energy = ItemEnergy::begin(target.energy);
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
-    let (_, cost) =
-        target.sample(&mut *model, target.inputs, sampling, until, cache_flush.as_ref(), energy.as_ref())?;
+    let (_, cost) = target.sample(&mut *model, target.inputs, sampling, until, between, energy.as_ref())?;
     cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })
         .ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
+}
+
+/// What runs between two samples, so that each finds the caches as in the middle of the model.
+struct Between<'a> {
+    flush: &'a CacheFlush,
+    twin: Option<Twin<'a>>,
 }
 
 impl ProfileTarget<'_> {
@@ -186,7 +203,7 @@ impl ProfileTarget<'_> {
         inputs: &[TensorData],
         sampling: &Sampling,
         until: Instant,
-        cache_flush: Option<&CacheFlush>,
+        mut between: Option<Between<'_>>,
         energy: Option<&ItemEnergy<'_>>,
     ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
         let share = until.saturating_duration_since(Instant::now());
@@ -198,8 +215,9 @@ impl ProfileTarget<'_> {
         let threads = self.engine.threads();
         let mut samples = Samples::new(threads, self.engine.quota());
         while !samples.enough(sampling, sampled_until) && !(self.is_cancelled)() {
-            if let Some(cache_flush) = cache_flush {
-                cache_flush.flush();
+            if let Some(between) = &mut between {
+                between.flush.flush();
+                between.twin.as_mut().map_or(Ok(()), Twin::run)?;
             }
             let (made, sample) = model.run_measured(model.next_inputs(inputs, outputs))?;
             outputs = made;
