@@ -1,7 +1,7 @@
 //! Time dilation: an engine whose computations take a multiple of the time that another engine needs, by sleeping.
 //!
-//! A test option: with it, several slow devices share the cores of one machine. Some runs on generated inputs when a graph is
-//! loaded show what each step takes, in CPU time with one thread, so that waiting for a core that another device uses does not
+//! A test option: with it, several slow devices share the cores of one machine. Some runs on generated inputs, in turns with
+//! all that is loaded on the device, show what each step takes, in CPU time with one thread, so that waiting for a core that another device uses does not
 //! count, and in wall-clock time with several. Nothing is sent or received then: a system counts the processor time of
 //! messages as that of the thread that they interrupt. From then on a step takes the factor times that. It does not take the factor times
 //! what it takes after a sleep: caches are colder then than in a device that computes without sleeping. Only runs in steps
@@ -79,9 +79,9 @@ impl DilatedEngine {
         DilatedEngine { inner, dilation }
     }
 
-    fn dilated(&self, inner: Box<dyn Executable>) -> DilatedExecutable {
+    fn dilated(&self, inner: Box<dyn Executable>, graph: Option<Graph>) -> DilatedExecutable {
         let threads = self.inner.threads();
-        DilatedExecutable { inner, dilation: self.dilation, threads, learned: Learned::default() }
+        DilatedExecutable { inner, graph, dilation: self.dilation, threads, learned: Learned::default() }
     }
 }
 
@@ -108,7 +108,7 @@ impl Engine for DilatedEngine {
     }
 
     fn load(&self, graph: &Graph, parameter: &ParameterSource<'_>) -> Result<Box<dyn Executable>, EngineError> {
-        Ok(Box::new(self.dilated(self.inner.load(graph, parameter)?)))
+        Ok(Box::new(self.dilated(self.inner.load(graph, parameter)?, None)))
     }
 
     fn load_steps(
@@ -117,31 +117,19 @@ impl Engine for DilatedEngine {
         steps: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<Box<dyn Executable>, EngineError> {
-        let mut loaded = self.dilated(self.inner.load_steps(graph, steps, parameter)?);
-        loaded.learn(graph);
-        Ok(Box::new(loaded))
+        let loaded = self.inner.load_steps(graph, steps, parameter)?;
+        Ok(Box::new(self.dilated(loaded, Some(graph.clone()))))
     }
 }
 
 /// A graph that another engine has loaded.
 struct DilatedExecutable {
     inner: Box<dyn Executable>,
+    /// What it computes, while it learns.
+    graph: Option<Graph>,
     dilation: Dilation,
     threads: usize,
     learned: Learned,
-}
-
-impl DilatedExecutable {
-    /// Learns what the steps take. Where the inputs cannot be generated, or are none that it can compute, the first runs do.
-    fn learn(&mut self, graph: &Graph) {
-        let Ok(inputs) = generated_inputs(graph) else { return };
-        for _ in 0..LEARNING_RUNS {
-            if self.run_stepwise(inputs.clone(), &mut |_| {}).is_err() {
-                self.learned = Learned::default();
-                return;
-            }
-        }
-    }
 }
 
 impl Executable for DilatedExecutable {
@@ -182,6 +170,18 @@ impl Executable for DilatedExecutable {
         })?;
         pace.end();
         Ok(outputs)
+    }
+
+    /// Where inputs cannot be generated, or are none that it can compute, the first runs show what the steps take.
+    fn learn(&mut self) -> bool {
+        let Some(graph) = self.graph.take() else { return false };
+        let inputs = generated_inputs(&graph);
+        if !inputs.is_ok_and(|inputs| self.run_stepwise(inputs, &mut |_| {}).is_ok()) {
+            self.learned = Learned::default();
+            return false;
+        }
+        self.graph = (!self.learned.is_complete()).then_some(graph);
+        self.graph.is_some()
     }
 
     fn warm_up_runs(&self) -> u64 {
@@ -367,6 +367,7 @@ mod tests {
         assert_eq!((engine.id(), engine.threads()), (inner.id(), 1));
         let mut plain = inner.load_steps(&graph, &steps, &|_| Ok(floats())).unwrap();
         let mut dilated = engine.load_steps(&graph, &steps, &|_| Ok(floats())).unwrap();
+        while dilated.learn() {}
         let outputs = plain.run(&[floats()]).unwrap();
         assert_eq!(dilated.run(&[floats()]).unwrap(), outputs);
         let (made, sample) = dilated.run_measured(vec![floats()]).unwrap();
@@ -389,7 +390,7 @@ mod tests {
             assert_eq!(run(loaded), (outputs.clone(), 4));
             (Micros::from(begin.elapsed()), Micros::from(CpuClock::Thread.now() - cpu))
         };
-        assert_eq!(dilated.warm_up_runs(), 1, "it has learned while it was loaded");
+        assert_eq!(dilated.warm_up_runs(), 1, "it has learned");
         let learning: Vec<f64> = (0..LEARNING_RUNS).map(|_| timed(&mut *plain, &stepwise).1.0).collect();
         let (least, most) = learning[WARM_UP_RUNS..]
             .iter()

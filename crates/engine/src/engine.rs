@@ -111,6 +111,12 @@ pub trait Executable: Send {
         inputs
     }
 
+    /// Runs once on generated contents, if it must know what its steps take before a run that counts; `false` if it need not,
+    /// or knows it now. All that is loaded on a device takes turns, so that each finds the caches as the others leave them.
+    fn learn(&mut self) -> bool {
+        false
+    }
+
     /// How many runs must come before those whose time counts.
     fn warm_up_runs(&self) -> u64 {
         1

@@ -57,6 +57,7 @@ pub use dilated::{DilatedEngine, Dilation};
 pub use edgecut_graph::EngineId;
 pub use engine::{Engine, Executable, Fallback, ParameterSource};
 pub use error::EngineError;
+pub use generated::GeneratedContents;
 pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
 pub use heap::{configure_heap, release_freed};

@@ -1,5 +1,7 @@
 //! Items, the units of measurement: an operator or a fused group, with the columns that describe it in a profile.
 
+use std::collections::HashMap;
+
 use crate::Signature;
 use edgecut_graph::{
     Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, TensorId, TensorType, attach_constants,
@@ -40,6 +42,12 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
         Granularity::Fused => attach_constants(graph, fuse(graph, |operator| fusion_class(graph, operator))),
     };
     groups.into_iter().map(|operators| Item::new(graph, operators)).collect()
+}
+
+/// By item: the first of the same signature.
+pub fn alike(items: &[Item]) -> Vec<usize> {
+    let mut first: HashMap<&Signature, usize> = HashMap::new();
+    items.iter().enumerate().map(|(id, item)| *first.entry(&item.signature).or_insert(id)).collect()
 }
 
 /// The fusion class of an operator for [`fuse`]: the registered one, or opaque if the operator is unknown or the shape

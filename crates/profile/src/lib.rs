@@ -57,7 +57,7 @@ pub use device::ProfiledDevice;
 pub use device_power::DevicePower;
 pub use energy::Energy;
 pub use error::ProfileError;
-pub use item::{Item, items};
+pub use item::{Item, alike, items};
 pub use key::{ProfileKey, ProfiledBinding};
 pub use machine_load::{BusyProcessors, MachineLoad};
 pub use metering::MeteredDevice;

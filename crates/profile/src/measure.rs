@@ -10,9 +10,8 @@ use crate::{
     CacheFlush, Conditions, Cost, Item, Measurement, MeteredDevice, Sampling, Signature, machine_load::MachineLoad,
     metering::ItemEnergy, sampling::Samples, twin::Twin,
 };
-use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
+use edgecut_engine::{Engine, EngineError, Executable, GeneratedContents, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
-use edgecut_ops::passes::index_ranges::index_ranges;
 use edgecut_values as values;
 
 /// What is measured: items of a graph, by an engine, on given contents.
@@ -42,9 +41,16 @@ impl ProfileTarget<'_> {
         }
     }
 
-    /// What the limit leaves of memory where `need` is taken.
-    fn room(&self, need: Bytes) -> Bytes {
-        self.memory.map_or(Bytes(u64::MAX), |limit| limit - need)
+    /// A twin of `graph`, whose `parameter`s these are, if there is room for both: each takes `need`.
+    fn twin<'i>(
+        &self,
+        graph: &Graph,
+        parameter: &ParameterSource<'_>,
+        inputs: &'i [TensorData],
+        need: Bytes,
+    ) -> Option<Twin<'i>> {
+        self.check_memory(need + need).ok()?;
+        Twin::of(self.engine, graph, parameter, inputs)
     }
 
     /// The least memory that an item takes: its operands, parameters and results, or the largest tensor within it.
@@ -102,8 +108,8 @@ pub fn isolated(
             if !first[index] {
                 return Ok((loaded.run(&inputs)?, None));
             }
+            let twin = target.twin(&part.graph, &parameter, &inputs, need);
             let until = budget.deadline(left);
-            let twin = Twin::of(target.engine, &part.graph, &parameter, &inputs, target.room(need));
             let between = Some(Between { flush: &cache_flush, twin });
             let (outputs, cost) = target.sample(&mut *loaded, &inputs, sampling, until, between, energy.as_ref())?;
             Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
@@ -145,6 +151,7 @@ pub fn in_situ(
     let mut model = target.engine.load_steps(target.graph, &groups, target.parameter)?;
     let threads = target.engine.threads();
     let mut samples: Vec<Samples> = groups.iter().map(|_| Samples::new(threads, target.engine.quota())).collect();
+    while model.learn() {}
     let mut outputs = model.run_in_steps(target.inputs.to_vec(), &mut |_, _| {})?;
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
     let mut left: Vec<usize> = (0..groups.len()).collect();
@@ -178,8 +185,8 @@ pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Optio
     let mut model = target.engine.load(target.graph, target.parameter)?;
     let cache_flush = flush.map(CacheFlush::new);
     let between = cache_flush.as_ref().map(|flush| {
-        let room = target.room(target.graph_bytes());
-        Between { flush, twin: Twin::of(target.engine, target.graph, target.parameter, target.inputs, room) }
+        let twin = target.twin(target.graph, target.parameter, target.inputs, target.graph_bytes());
+        Between { flush, twin }
     });
     let energy = ItemEnergy::begin(target.energy);
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
@@ -192,6 +199,20 @@ pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Optio
 struct Between<'a> {
     flush: &'a CacheFlush,
     twin: Option<Twin<'a>>,
+}
+
+impl Between<'_> {
+    /// Runs the twin, or drops it if it fails: the item itself may not.
+    fn run_twin(&mut self) -> Result<(), EngineError> {
+        match self.twin.as_mut().map(Twin::run) {
+            Some(Err(error @ EngineError::DeviceLost(_))) => Err(error),
+            Some(Err(_)) => {
+                self.twin = None;
+                Ok(())
+            }
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
 }
 
 impl ProfileTarget<'_> {
@@ -217,7 +238,7 @@ impl ProfileTarget<'_> {
         while !samples.enough(sampling, sampled_until) && !(self.is_cancelled)() {
             if let Some(between) = &mut between {
                 between.flush.flush();
-                between.twin.as_mut().map_or(Ok(()), Twin::run)?;
+                between.run_twin()?;
             }
             let (made, sample) = model.run_measured(model.next_inputs(inputs, outputs))?;
             outputs = made;
@@ -254,13 +275,8 @@ fn operands(part: &Part, table: &HashMap<TensorId, TensorData>) -> Result<Vec<Te
     if let Some(all) = part.graph.inputs().map(known).collect() {
         return Ok(all);
     }
-    let ranges = index_ranges(&part.graph);
-    let content = |id: TensorId| {
-        let tensor = part.graph.tensor(id);
-        let range = ranges.get(&id).copied().unwrap_or((i64::MIN, i64::MAX));
-        let error = |e: values::SeedError| EngineError::Tensor { name: tensor.name.to_string(), what: e.to_string() };
-        known(id).map_or_else(|| values::seeded_within(&tensor.name, &tensor.ty, range).map_err(error), Ok)
-    };
+    let generated = GeneratedContents::of(&part.graph);
+    let content = |id: TensorId| known(id).map_or_else(|| generated.get(id), Ok);
     part.graph.inputs().map(content).collect()
 }
 

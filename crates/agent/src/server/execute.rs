@@ -93,6 +93,11 @@ pub(super) fn load(
         check_limit(partition, limit, parameters, least)?;
         stages.push(executable);
     }
+    while stages.iter_mut().filter_map(|stage| stage.learn().then_some(())).count() > 0 {
+        if is_cancelled() {
+            return Err(HostError::ClientGone);
+        }
+    }
     Ok(LoadedPartition { stages, parameters, loading })
 }
 

@@ -122,6 +122,10 @@ impl Executable for LoggedExecutable {
         self.inner.run_stepwise(inputs, each)
     }
 
+    fn learn(&mut self) -> bool {
+        self.inner.learn()
+    }
+
     fn warm_up_runs(&self) -> u64 {
         self.inner.warm_up_runs()
     }

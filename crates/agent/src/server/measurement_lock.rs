@@ -27,23 +27,33 @@ pub(super) enum Sharing {
     Shared,
 }
 
+/// Whose measurements a lock excludes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Processors {
+    /// Those that this process may run on.
+    Own,
+    /// All of this machine: dilated agents stand for machines that share no caches and no memory.
+    All,
+}
+
 /// How often a lock that another process holds is tried.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long [`MeasurementLock::soon`] waits.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl MeasurementLock {
-    /// Waits for the lock of the processors that this process may run on. `is_waiting` is called with the holder, over
+    /// Waits for the lock of `processors`. `is_waiting` is called with the holder, over
     /// and over while there is one, and returns whether to go on waiting. Where files cannot be locked, measurements are
     /// not kept apart, and this says so in the log.
     ///
     /// # Errors
     /// The holder, if `is_waiting` gave up.
     pub fn of_processors(
+        processors: Processors,
         sharing: Sharing,
         is_waiting: impl FnMut(&str) -> bool,
     ) -> Result<MeasurementLock, HolderName> {
-        MeasurementLock::of(&files(&env::temp_dir()), sharing, is_waiting)
+        MeasurementLock::of(&processors.files(&env::temp_dir()), sharing, is_waiting)
     }
 
     /// The same for a task of tokio's, with a wait of at most half a minute.
@@ -52,7 +62,7 @@ impl MeasurementLock {
     /// The holder, after that time.
     pub async fn soon(sharing: Sharing) -> Result<MeasurementLock, HolderName> {
         let begin = Instant::now();
-        let waiting = move || MeasurementLock::of_processors(sharing, |_| begin.elapsed() < TIMEOUT);
+        let waiting = move || MeasurementLock::of_processors(Processors::Own, sharing, |_| begin.elapsed() < TIMEOUT);
         let lock = tokio::task::spawn_blocking(waiting).await;
         lock.unwrap_or_else(|_| Ok(MeasurementLock { _files: Vec::new() }))
     }
@@ -62,28 +72,32 @@ impl MeasurementLock {
         sharing: Sharing,
         mut is_waiting: impl FnMut(&str) -> bool,
     ) -> Result<MeasurementLock, HolderName> {
+        loop {
+            match MeasurementLock::tried(paths, sharing) {
+                Ok(lock) => return Ok(lock),
+                Err(holder) if !is_waiting(&holder) => return Err(holder),
+                // Without any of the locks: who holds the others may wait for one of them.
+                Err(_) => thread::sleep(RETRY),
+            }
+        }
+    }
+
+    /// All locks, or the holder of the first that another process holds.
+    fn tried(paths: &[PathBuf], sharing: Sharing) -> Result<MeasurementLock, HolderName> {
         let mut files = Vec::new();
         for path in paths {
-            let locked = open(path).and_then(|file| {
-                loop {
-                    let tried = match sharing {
-                        Sharing::Exclusive => file.try_lock(),
-                        Sharing::Shared => file.try_lock_shared(),
-                    };
-                    match tried {
-                        Ok(()) => return Ok(Ok(file)),
-                        Err(TryLockError::Error(error)) => return Err(error),
-                        Err(TryLockError::WouldBlock) => {
-                            let holder = holder(&file);
-                            if !is_waiting(&holder) {
-                                return Ok(Err(holder));
-                            }
-                            thread::sleep(RETRY);
-                        }
-                    }
+            let tried = open(path).and_then(|file| {
+                let tried = match sharing {
+                    Sharing::Exclusive => file.try_lock(),
+                    Sharing::Shared => file.try_lock_shared(),
+                };
+                match tried {
+                    Ok(()) => Ok(Ok(file)),
+                    Err(TryLockError::WouldBlock) => Ok(Err(holder(&file))),
+                    Err(TryLockError::Error(error)) => Err(error),
                 }
             });
-            match locked {
+            match tried {
                 Ok(file) => files.push(file?),
                 Err(error) => {
                     tracing::warn!("measurements of other processes are not kept apart: {}: {error}", path.display());
@@ -97,13 +111,27 @@ impl MeasurementLock {
 /// The process that holds a lock, for messages.
 type HolderName = String;
 
-/// The files of the processors that this process may run on, in ascending order.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    // One file stands for all processors of a system that lists none.
-    let processors = allowed.and_then(processors).unwrap_or_else(|| vec![0]);
-    processors.into_iter().map(|number| folder.join(format!("edgecut-cpu{number}.lock"))).collect()
+impl Processors {
+    /// Those of a measurement by an agent that `is_dilated` or not.
+    pub fn of_agent(is_dilated: bool) -> Processors {
+        if is_dilated { Processors::All } else { Processors::Own }
+    }
+
+    /// Their files, in ascending order.
+    fn files(self, folder: &Path) -> Vec<PathBuf> {
+        let numbers = match self {
+            Processors::Own => {
+                let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+                status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(processors)
+            }
+            Processors::All => {
+                fs::read_to_string("/sys/devices/system/cpu/online").ok().as_deref().and_then(processors)
+            }
+        };
+        // One file stands for all processors of a system that lists none.
+        let numbers = numbers.unwrap_or_else(|| vec![0]);
+        numbers.into_iter().map(|number| folder.join(format!("edgecut-cpu{number}.lock"))).collect()
+    }
 }
 
 /// The numbers in a list as `0-3,8`.
@@ -193,6 +221,28 @@ mod tests {
             drop((lock, waiting));
             assert!(at_once(&paths, Sharing::Exclusive).is_ok());
         }
+    }
+
+    #[test]
+    fn one_that_waits_holds_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = (0..2).map(|n| folder.path().join(format!("{n}.lock"))).collect();
+        let held = MeasurementLock::of(&paths[1..], Sharing::Exclusive, |_| false).unwrap();
+        let mut first = None;
+        let waited = MeasurementLock::of(&paths, Sharing::Exclusive, |_| {
+            first = MeasurementLock::of(&paths[..1], Sharing::Exclusive, |_| false).ok();
+            false
+        });
+        assert!(waited.is_err() && first.is_some());
+        drop(held);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn all_processors_are_those_of_this_process_and_more() {
+        let files = |of: Processors| of.files(Path::new("/tmp"));
+        let all = files(Processors::All);
+        assert!(files(Processors::Own).iter().all(|file| all.contains(file)), "{all:?}");
     }
 
     #[test]

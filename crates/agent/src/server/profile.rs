@@ -1,6 +1,10 @@
 //! Profiling on this server: the device measures and streams results; it stops when the client leaves.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::mpsc;
 
@@ -10,7 +14,7 @@ use super::{
     error::HostError,
     host::Host,
     job_log::Client,
-    measurement_lock::{MeasurementLock, Sharing},
+    measurement_lock::{MeasurementLock, Processors, Sharing},
 };
 use crate::{
     protocol::{
@@ -20,16 +24,17 @@ use crate::{
     },
     shutdown::Shutdown,
 };
-use edgecut_engine::{Engine, EngineError};
+use edgecut_engine::{Engine, GeneratedContents};
 use edgecut_graph::{TensorData, TensorId, units::Bytes};
 use edgecut_profile::{
     Measurement, MeasurementMode, items,
     measure::{ProfileTarget, in_situ, isolated, whole_model},
 };
-use edgecut_values::seeded;
 
 /// The part of the budget for the model as a whole, which is one item among many, but the slowest.
 const WHOLE_SHARE: f64 = 0.2;
+/// How often a client hears that its measurement waits: it gives up after two minutes without an event.
+const WAITING_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Host {
     /// Measures what `task` requests and sends each result to `events`, after other processes of this machine that measure;
@@ -72,9 +77,10 @@ impl Host {
         };
         let engine = lease.device().engine(task.engine, task.threads)?;
         let shutdown = self.shutdown().clone();
+        let processors = Processors::of_agent(self.is_dilated());
         let measuring = lease.run("profiling", {
             let (shutdown, device) = (shutdown.clone(), lease.device().clone());
-            move || measure(&device, &*engine, &task, &contents, &events, &shutdown)
+            move || measure(&device, &*engine, processors, &task, &contents, &events, &shutdown)
         });
         tokio::select! {
             // First: measuring ends well when it is cancelled, and what was not measured must not look measured.
@@ -89,17 +95,20 @@ impl Host {
 fn measure(
     device: &Device,
     engine: &dyn Engine,
+    processors: Processors,
     task: &ProfileTask,
     contents: &NamedTensors,
     events: &mpsc::Sender<ProfileEvent>,
     shutdown: &Shutdown,
 ) -> Result<(), HostError> {
-    let mut told = String::new();
-    let lock = MeasurementLock::of_processors(Sharing::Exclusive, |holder| {
-        let is_new = holder != told;
-        told = holder.to_string();
-        let is_told = !is_new || events.blocking_send(ProfileEvent::WaitingFor(told.clone())).is_ok();
-        is_told && !events.is_closed() && !shutdown.is_requested()
+    let mut told: Option<(String, Instant)> = None;
+    let lock = MeasurementLock::of_processors(processors, Sharing::Exclusive, |holder| {
+        let is_told = told.as_ref().is_some_and(|(who, when)| who == holder && when.elapsed() < WAITING_INTERVAL);
+        let is_heard = is_told || events.blocking_send(ProfileEvent::WaitingFor(holder.to_string())).is_ok();
+        if !is_told {
+            told = Some((holder.to_string(), Instant::now()));
+        }
+        is_heard && !events.is_closed() && !shutdown.is_requested()
     });
     let Ok(_lock) = lock else { return Err(HostError::ClientGone) };
     let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };
@@ -110,7 +119,11 @@ fn measure(
     if limit.shortfall(all) > Bytes::ZERO {
         return Err(HostError::Request(format!("the inputs of the model take {all}, the limit is {limit}")));
     }
-    let content = |id: TensorId| content(task, contents, id);
+    let generated = GeneratedContents::of(graph);
+    let content = |id: TensorId| {
+        let given = contents.get(&graph.tensor(id).name);
+        given.map_or_else(|| generated.get(id), |data| Ok(data.clone()))
+    };
     let inputs: Vec<TensorData> = graph.inputs().map(content).collect::<Result<_, _>>().map_err(failed)?;
     let is_cancelled = || shutdown.is_requested() || events.is_closed();
     let target = ProfileTarget {
@@ -152,13 +165,4 @@ fn measure(
         let _ = event.map(send);
     }
     Ok(())
-}
-
-fn content(task: &ProfileTask, contents: &NamedTensors, id: TensorId) -> Result<TensorData, EngineError> {
-    let tensor = task.graph.tensor(id);
-    match contents.get(&tensor.name) {
-        Some(data) => Ok(data.clone()),
-        None => seeded(&tensor.name, &tensor.ty)
-            .map_err(|e| EngineError::Tensor { name: tensor.name.to_string(), what: e.to_string() }),
-    }
 }

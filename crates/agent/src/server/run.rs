@@ -19,7 +19,7 @@ use super::{
     execute::{self, LoadedPartition},
     host::Host,
     job_log::Client,
-    measurement_lock::{MeasurementLock, Sharing},
+    measurement_lock::{MeasurementLock, Processors, Sharing},
     received::Received,
     run_energy::RunEnergy,
     run_load::RunLoad,
@@ -350,7 +350,7 @@ impl Drop for SessionGuard {
 }
 
 /// Loads all partitions, each on the thread of its lease, while somebody receives `events` and no other partition has failed. Dilated
-/// agents learn then how long steps take, and do so one after the other where they share a core.
+/// agents learn then how long steps take, one agent of a machine after the other.
 async fn load_all(
     setup: &Arc<Setup>,
     leased: &[LeasedPartition],
@@ -370,7 +370,9 @@ async fn load_all(
             let sharing = setup.has_prefill().then(|| engine.sharing_weights()).flatten();
             let engine = sharing.unwrap_or(engine);
             let load = move || {
-                let lock = is_dilated.then(|| MeasurementLock::of_processors(Sharing::Exclusive, |_| true));
+                let all =
+                    || MeasurementLock::of_processors(Processors::of_agent(is_dilated), Sharing::Exclusive, |_| true);
+                let lock = is_dilated.then(all);
                 let is_over = || events.upgrade().is_none_or(|events| events.is_closed());
                 let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit, &is_over);
                 drop(lock);

@@ -4,7 +4,7 @@
 //! What ran counts as it was measured, the last or the least of several times. Whatever did not run is scaled by the mean
 //! slowdown of what did on that device: otherwise everything untried would look better than everything tried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use edgecut_graph::{
     LinkCost,
@@ -18,12 +18,18 @@ use edgecut_plan::{
     transfer_format::Coding,
 };
 
-use super::outcome::PilotOutcome;
+use super::{
+    alike::{Alike, Mean},
+    outcome::PilotOutcome,
+    slowdown::{Slowdown, Times},
+};
 use edgecut_agent::results::TransferCost;
 
 /// See the module's head.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InContextCosts {
+    /// How many runs showed something.
+    runs: u32,
     /// Whole groups that neither slice nor join.
     whole: BTreeMap<(DeviceId, usize), Times>,
     /// Shards, and whole groups that slice or join.
@@ -38,13 +44,6 @@ pub struct InContextCosts {
     contention: Option<f64>,
 }
 
-/// Times in isolation and in context, of one group or summed over several.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Times {
-    isolated: Micros,
-    in_context: Micros,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 struct ShardTime {
     device: DeviceId,
@@ -55,27 +54,10 @@ struct ShardTime {
     /// In context.
     cost: Cost,
     isolated: Micros,
+    /// The number of the run that showed it.
+    run: u32,
     /// Whether it is a shard, and not a whole group that slices or joins.
     is_part: bool,
-}
-
-/// Sums over all times of a device.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Slowdown {
-    whole: Times,
-    parts: Times,
-}
-
-impl Times {
-    fn add(&mut self, other: Times) {
-        self.isolated += other.isolated;
-        self.in_context += other.in_context;
-    }
-
-    /// The slowdown in context; `None` without times.
-    fn ratio(self) -> Option<f64> {
-        (self.isolated.0 > 0.0 && self.in_context.0 > 0.0).then(|| self.in_context.0 / self.isolated.0)
-    }
 }
 
 impl ShardTime {
@@ -99,8 +81,10 @@ const TOLERANCE: f64 = 0.003;
 impl InContextCosts {
     /// What is known after a pilot run of `plan`, which counts more than all before it. `isolated` is the problem that was
     /// planned, at costs measured in isolation.
-    pub fn after(mut self, isolated: &Expanded, plan: &Plan, run: &PilotOutcome) -> InContextCosts {
-        for time in &run.outcome.groups {
+    pub fn after(mut self, isolated: &Expanded, plan: &Plan, outcome: &PilotOutcome) -> InContextCosts {
+        self.runs += 1;
+        let run = self.runs;
+        for time in &outcome.outcome.groups {
             let id = GroupId(time.group);
             let (Some(group), Some(Some(of))) =
                 (plan.groups.get(time.group as usize), isolated.of.get(time.group as usize))
@@ -112,7 +96,7 @@ impl InContextCosts {
             let part = isolated.shards.get(&id);
             match part.or_else(|| isolated.joined.get(&id)) {
                 None => {
-                    self.whole.insert((device, *of), Times { isolated: cost.time, in_context: time.measured_us });
+                    self.whole.insert((device, *of), Times { isolated: cost.time, in_context: time.measured_us, run });
                 }
                 Some(shard) => {
                     let shard_time = ShardTime {
@@ -123,6 +107,7 @@ impl InContextCosts {
                         copied: copied_bytes(&isolated.graph, shard),
                         cost: Cost { time: time.measured_us, ..cost },
                         isolated: cost.time,
+                        run,
                         is_part: part.is_some(),
                     };
                     self.shards.retain(|before| !before.is_same(&shard_time));
@@ -131,11 +116,11 @@ impl InContextCosts {
             }
         }
         // Transfers of a stream share links with those of other inputs.
-        if run.outcome.interval_us.is_none() {
-            self.learn_links(run);
+        if outcome.outcome.interval_us.is_none() {
+            self.learn_links(outcome);
         }
         // A run without exchanges shows nothing of them.
-        if !run.outcome.transfers.is_empty() {
+        if !outcome.outcome.transfers.is_empty() {
             (self.exchange_overhead, self.contention) = (Micros::ZERO, None);
         }
         self
@@ -177,7 +162,7 @@ impl InContextCosts {
         for shard in &self.shards {
             let slowdown = slowdowns.entry(shard.device).or_default();
             let times = if shard.is_part { &mut slowdown.parts } else { &mut slowdown.whole };
-            times.add(Times { isolated: shard.isolated, in_context: shard.cost.time });
+            times.add(Times { isolated: shard.isolated, in_context: shard.cost.time, run: shard.run });
         }
         slowdowns
     }
@@ -268,13 +253,20 @@ impl InContextCosts {
             }
             instance.shards.scale(device, shards);
         }
-        for ((device, group), times) in &self.whole {
-            if let Some(Some(cost)) = instance.costs.get_mut(*group).and_then(|row| row.get_mut(device.0 as usize)) {
-                cost.time = times.in_context;
+        let alike = Alike::of(&instance.alike);
+        let whole = self.means_of_whole(&alike);
+        for (device, group, time) in whole.iter().flat_map(|((device, first), mean)| {
+            alike.all(*first).iter().map(move |group| (*device, *group, mean.get()))
+        }) {
+            if let Some(Some(cost)) = instance.costs.get_mut(group).and_then(|row| row.get_mut(device.0 as usize)) {
+                cost.time = time;
             }
         }
-        for shard in &self.shards {
-            instance.shards.retime(shard.device, shard.group, shard.axis, shard.share, shard.copied, shard.cost);
+        for (shard, mean) in self.means_of_shards(&alike) {
+            let cost = Cost { time: mean.get(), ..shard.cost };
+            for group in alike.all(alike.first(shard.group)) {
+                instance.shards.retime(shard.device, *group, shard.axis, shard.share, shard.copied, cost);
+            }
         }
         if let Some(contention) = self.contention {
             for cost in instance.costs.iter_mut().flatten().flatten() {
@@ -290,8 +282,34 @@ impl InContextCosts {
             link.cost.latency += self.exchange_overhead;
             link.overhead += self.exchange_overhead;
         }
-        instance.estimated.retain(|(device, group)| !self.has(*device, *group));
+        instance.estimated.retain(|(device, group)| {
+            !self.has(*device, *group) && !whole.contains_key(&(*device, alike.first(*group)))
+        });
         request
+    }
+
+    /// By device and the first of groups that are alike: the mean time of those of them that ran there as a whole.
+    fn means_of_whole(&self, alike: &Alike) -> BTreeMap<(DeviceId, usize), Mean> {
+        let mut means: BTreeMap<(DeviceId, usize), Mean> = BTreeMap::new();
+        for ((device, group), times) in &self.whole {
+            means.entry((*device, alike.first(*group))).or_default().add(times.in_context, times.run);
+        }
+        means
+    }
+
+    /// One shard of each kind that ran, with the mean time of equal shards of groups that are alike.
+    fn means_of_shards(&self, alike: &Alike) -> Vec<(&ShardTime, Mean)> {
+        let mut means: Vec<(&ShardTime, Mean)> = Vec::new();
+        let mut places: HashMap<_, usize> = HashMap::new();
+        for shard in &self.shards {
+            let place = (shard.device, alike.first(shard.group), shard.axis, shard.copied, shard.share.to_bits());
+            let at = *places.entry((place, shard.is_part)).or_insert(means.len());
+            if at == means.len() {
+                means.push((shard, Mean::default()));
+            }
+            means[at].1.add(shard.cost.time, shard.run);
+        }
+        means
     }
 
     /// Whether anything ran.
@@ -393,19 +411,45 @@ mod tests {
     }
 
     #[test]
-    fn slowdowns_are_of_summed_times() {
-        let times = |isolated, in_context| Times { isolated: Micros(isolated), in_context: Micros(in_context) };
-        let mut sum = Times::default();
-        assert_eq!(sum.ratio(), None);
-        sum.add(times(10.0, 12.0));
-        sum.add(times(30.0, 32.0));
-        assert_eq!(sum.ratio(), Some(1.1));
+    fn times_that_the_last_run_showed_of_groups_that_are_alike_are_pooled() {
+        let shard = |group, device, time, run| ShardTime {
+            device: DeviceId(device),
+            group,
+            axis: 1,
+            share: 0.5,
+            copied: Bytes(8),
+            cost: Cost { time: Micros(time), ..Cost::default() },
+            isolated: Micros(1.0),
+            run,
+            is_part: true,
+        };
+        let times = |time| Times { isolated: Micros(1.0), in_context: Micros(time), run: 1 };
+        let whole = [((0, 0), 2.0), ((0, 2), 4.0), ((0, 1), 9.0), ((1, 2), 7.0)];
+        let known = InContextCosts {
+            whole: whole.map(|((device, group), time)| ((DeviceId(device), group), times(time))).into(),
+            shards: vec![
+                shard(0, 0, 2.0, 2),
+                shard(2, 0, 3.0, 2),
+                shard(3, 0, 9.0, 1),
+                shard(1, 0, 5.0, 1),
+                shard(2, 1, 8.0, 1),
+            ],
+            ..InContextCosts::default()
+        };
+        let alike = Alike::of(&[0, 1, 0, 0]);
+        let means: Vec<_> =
+            known.means_of_whole(&alike).into_iter().map(|((d, first), mean)| (d.0, first, mean.get().0)).collect();
+        assert_eq!(means, [(0, 0, 3.0), (0, 1, 9.0), (1, 0, 7.0)]);
+        let means: Vec<_> =
+            known.means_of_shards(&alike).iter().map(|(of, mean)| (of.device.0, of.group, mean.get().0)).collect();
+        assert_eq!(means, [(0, 0, 2.5), (0, 1, 5.0), (1, 2, 8.0)]);
+        assert_eq!(alike.all(0), [0, 2, 3]);
     }
 
     #[test]
     fn the_least_of_several_times_counts() {
         let known = |one, other| {
-            let times = |in_context| Times { isolated: Micros(1.0), in_context: Micros(in_context) };
+            let times = |in_context| Times { isolated: Micros(1.0), in_context: Micros(in_context), run: 1 };
             let whole = BTreeMap::from([((DeviceId(0), 0), times(one)), ((DeviceId(1), 0), times(other))]);
             InContextCosts { whole, ..InContextCosts::default() }
         };
@@ -414,7 +458,7 @@ mod tests {
         let shown = |share, time| {
             let cost = Cost { time: Micros(time), ..Cost::default() };
             let (device, copied, isolated) = (DeviceId(0), Bytes(8), Micros(1.0));
-            let shown = ShardTime { device, group: 0, axis: 1, share, copied, cost, isolated, is_part: true };
+            let shown = ShardTime { device, group: 0, axis: 1, share, copied, cost, isolated, run: 1, is_part: true };
             InContextCosts { shards: vec![shown], ..InContextCosts::default() }
         };
         assert_eq!(shown(0.5, 3.0).or_less(&shown(0.5, 1.0)), shown(0.5, 1.0));

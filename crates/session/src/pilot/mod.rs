@@ -17,6 +17,7 @@
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |
+//! | `alike`, `slowdown` | means over groups that compute the same; times in context relative to those in isolation |
 //! | `memory_reserve` | memory limits after agents refused candidates |
 //! | `rehearsal` | [`rehearsed`]: a run of a plan that is chosen already |
 //! | [`options`] | the tuned constants |
@@ -24,6 +25,7 @@
 //! | [`error`] | why there is no plan |
 
 mod agents;
+mod alike;
 mod candidates;
 mod error;
 mod in_context;
@@ -37,6 +39,7 @@ mod replan;
 mod replanning;
 mod runner;
 mod scoring;
+mod slowdown;
 
 pub use agents::PilotAgents;
 pub use error::PlanningError;

@@ -27,7 +27,7 @@ use edgecut_plan::{
 };
 use edgecut_profile::{
     Calibration, Cost as MeasuredCost, Item, ProfileError, ProfileRow, ProfileStore, ProfiledShard, Sampling,
-    Signature, model::CostModel,
+    Signature, alike, model::CostModel,
 };
 
 /// A shard slower than expected by more than this factor is measured again after all others, and the fastest
@@ -42,8 +42,8 @@ const MIN_SHARDS_FOR_MEDIAN: usize = 5;
 /// What is known of shards of the items of one model.
 pub struct Shards<'a> {
     items: &'a [Item],
-    /// The first item of each signature, in whose name its shards are kept.
-    first: HashMap<&'a Signature, usize>,
+    /// By item: the first of its signature, in whose name its shards are kept.
+    first: Vec<usize>,
     /// By device; in the order of the inventory.
     devices: Vec<(DeviceSpec, ProfileStore)>,
     sampling: Sampling,
@@ -89,12 +89,8 @@ impl<'a> Shards<'a> {
     ) -> Result<Shards<'a>, ProfileError> {
         let open = |profile: &DeviceProfile| Ok((profile.device.clone(), ProfileStore::open(folder, &profile.key)?));
         let devices = profiles.iter().map(open).collect::<Result<_, ProfileError>>()?;
-        let mut first = HashMap::new();
-        for (id, item) in items.iter().enumerate() {
-            first.entry(&item.signature).or_insert(id);
-        }
         let calibrations = vec![Calibration::default(); profiles.len()];
-        Ok(Shards { items, first, devices, calibrations, sampling, displaces })
+        Ok(Shards { items, first: alike(items), devices, calibrations, sampling, displaces })
     }
 
     /// The same in the times of runs, by the calibrations of the devices.
@@ -198,9 +194,8 @@ impl<'a> Shards<'a> {
             let group = expanded.problem.group(*id);
             let device = expanded.problem.device_ids().find(|d| expanded.problem.cost(*id, *d).is_some());
             let place = device.and_then(|device| self.devices.get_mut(device.0 as usize));
-            let item = shard.group.and_then(|group| self.items.get(group));
-            let (Some(device), Some((_, store)), Some(item)) = (device, place, item) else { continue };
-            let Some(first) = self.first.get(&item.signature).copied() else { continue };
+            let first = shard.group.and_then(|group| self.first.get(group).copied());
+            let (Some(device), Some((_, store)), Some(first)) = (device, place, first) else { continue };
             let copied = copied_bytes(&expanded.graph, shard);
             let share = ProfiledShard { axis: shard.axis, fraction: shard.share, copied };
             let is_same =
