@@ -111,8 +111,8 @@ pub trait Executable: Send {
         inputs
     }
 
-    /// Runs once on generated contents, if it must know what its steps take before a run that counts; `false` if it need not,
-    /// or knows it now. All that is loaded on a device takes turns, so that each finds the caches as the others leave them.
+    /// Runs once on generated inputs if step times are still needed; returns whether another run is needed. The stages of a
+    /// partition are run round-robin, so that each finds the caches as the others leave them.
     fn learn(&mut self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Generated contents: from names and types, inputs that are indices and lengths within their ranges.
+//! Generated tensor contents, seeded by name and type; inputs that are indices and lengths lie within their valid ranges.
 
 use std::collections::HashMap;
 

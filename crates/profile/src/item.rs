@@ -44,8 +44,8 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
     groups.into_iter().map(|operators| Item::new(graph, operators)).collect()
 }
 
-/// By item: the first of the same signature.
-pub fn alike(items: &[Item]) -> Vec<usize> {
+/// By item: the first with the same signature, possibly itself.
+pub fn representatives(items: &[Item]) -> Vec<usize> {
     let mut first: HashMap<&Signature, usize> = HashMap::new();
     items.iter().enumerate().map(|(id, item)| *first.entry(&item.signature).or_insert(id)).collect()
 }

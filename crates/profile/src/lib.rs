@@ -47,7 +47,7 @@ mod shard_overhead;
 mod signature;
 mod store;
 mod summary;
-mod twin;
+mod warm_up_copy;
 
 pub use cache_flush::CacheFlush;
 pub use calibration::{Calibration, CalibrationRow, StepSample};
@@ -57,7 +57,7 @@ pub use device::ProfiledDevice;
 pub use device_power::DevicePower;
 pub use energy::Energy;
 pub use error::ProfileError;
-pub use item::{Item, alike, items};
+pub use item::{Item, items, representatives};
 pub use key::{ProfileKey, ProfiledBinding};
 pub use machine_load::{BusyProcessors, MachineLoad};
 pub use metering::MeteredDevice;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     CacheFlush, Conditions, Cost, Item, Measurement, MeteredDevice, Sampling, Signature, machine_load::MachineLoad,
-    metering::ItemEnergy, sampling::Samples, twin::Twin,
+    metering::ItemEnergy, sampling::Samples, warm_up_copy::WarmUpCopy,
 };
 use edgecut_engine::{Engine, EngineError, Executable, GeneratedContents, ParameterSource};
 use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
@@ -41,16 +41,16 @@ impl ProfileTarget<'_> {
         }
     }
 
-    /// A twin of `graph`, whose `parameter`s these are, if there is room for both: each takes `need`.
-    fn twin<'i>(
+    /// A copy of `graph`, whose `parameter`s these are, if there is room for both: each takes `need`.
+    fn warm_up_copy<'i>(
         &self,
         graph: &Graph,
         parameter: &ParameterSource<'_>,
         inputs: &'i [TensorData],
         need: Bytes,
-    ) -> Option<Twin<'i>> {
+    ) -> Option<WarmUpCopy<'i>> {
         self.check_memory(need + need).ok()?;
-        Twin::of(self.engine, graph, parameter, inputs)
+        WarmUpCopy::of(self.engine, graph, parameter, inputs)
     }
 
     /// The least memory that an item takes: its operands, parameters and results, or the largest tensor within it.
@@ -75,7 +75,7 @@ pub type OnMeasurement<'a> = dyn FnMut(Measurement) -> ControlFlow<()> + 'a;
 /// Measures every distinct signature that is not in `known`, in isolation, in the order of the items.
 ///
 /// The model is computed item by item, so that each item is measured on its real operands, with the caches flushed
-/// before each sample. An item that cannot be computed is reported, and its consumers get generated values.
+/// and a second copy run before each sample. An item that cannot be computed is reported, and its consumers get generated values.
 ///
 /// # Errors
 /// None that an item causes: those are part of its result.
@@ -108,10 +108,11 @@ pub fn isolated(
             if !first[index] {
                 return Ok((loaded.run(&inputs)?, None));
             }
-            let twin = target.twin(&part.graph, &parameter, &inputs, need);
+            let copy = target.warm_up_copy(&part.graph, &parameter, &inputs, need);
             let until = budget.deadline(left);
-            let between = Some(Between { flush: &cache_flush, twin });
-            let (outputs, cost) = target.sample(&mut *loaded, &inputs, sampling, until, between, energy.as_ref())?;
+            let preparation = Some(CachePreparation { flush: &cache_flush, copy });
+            let (outputs, cost) =
+                target.sample(&mut *loaded, &inputs, sampling, until, preparation, energy.as_ref())?;
             Ok((outputs, cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })))
         });
         let (outputs, cost) = match computed {
@@ -184,30 +185,31 @@ pub fn whole_model(target: &ProfileTarget<'_>, sampling: &Sampling, flush: Optio
     target.check_memory(target.graph_bytes())?;
     let mut model = target.engine.load(target.graph, target.parameter)?;
     let cache_flush = flush.map(CacheFlush::new);
-    let between = cache_flush.as_ref().map(|flush| {
-        let twin = target.twin(target.graph, target.parameter, target.inputs, target.graph_bytes());
-        Between { flush, twin }
+    let preparation = cache_flush.as_ref().map(|flush| {
+        let copy = target.warm_up_copy(target.graph, target.parameter, target.inputs, target.graph_bytes());
+        CachePreparation { flush, copy }
     });
     let energy = ItemEnergy::begin(target.energy);
     let (until, load) = (Budget::new(sampling).deadline(1), MachineLoad::start());
-    let (_, cost) = target.sample(&mut *model, target.inputs, sampling, until, between, energy.as_ref())?;
+    let (_, cost) = target.sample(&mut *model, target.inputs, sampling, until, preparation, energy.as_ref())?;
     cost.map(|cost| Cost { conditions: Conditions::now(&load), ..cost })
         .ok_or_else(|| EngineError::Other("no sample was taken".to_string()))
 }
 
-/// What runs between two samples, so that each finds the caches as in the middle of the model.
-struct Between<'a> {
+/// Brings the caches into the state of a running model before each sample.
+struct CachePreparation<'a> {
     flush: &'a CacheFlush,
-    twin: Option<Twin<'a>>,
+    copy: Option<WarmUpCopy<'a>>,
 }
 
-impl Between<'_> {
-    /// Runs the twin, or drops it if it fails: the item itself may not.
-    fn run_twin(&mut self) -> Result<(), EngineError> {
-        match self.twin.as_mut().map(Twin::run) {
+impl CachePreparation<'_> {
+    /// Flushes the caches and runs the copy. A copy that fails is dropped: the item itself may not.
+    fn run(&mut self) -> Result<(), EngineError> {
+        self.flush.flush();
+        match self.copy.as_mut().map(WarmUpCopy::run) {
             Some(Err(error @ EngineError::DeviceLost(_))) => Err(error),
             Some(Err(_)) => {
-                self.twin = None;
+                self.copy = None;
                 Ok(())
             }
             Some(Ok(())) | None => Ok(()),
@@ -224,7 +226,7 @@ impl ProfileTarget<'_> {
         inputs: &[TensorData],
         sampling: &Sampling,
         until: Instant,
-        mut between: Option<Between<'_>>,
+        mut preparation: Option<CachePreparation<'_>>,
         energy: Option<&ItemEnergy<'_>>,
     ) -> Result<(Vec<TensorData>, Option<Cost>), EngineError> {
         let share = until.saturating_duration_since(Instant::now());
@@ -236,9 +238,8 @@ impl ProfileTarget<'_> {
         let threads = self.engine.threads();
         let mut samples = Samples::new(threads, self.engine.quota());
         while !samples.enough(sampling, sampled_until) && !(self.is_cancelled)() {
-            if let Some(between) = &mut between {
-                between.flush.flush();
-                between.run_twin()?;
+            if let Some(preparation) = &mut preparation {
+                preparation.run()?;
             }
             let (made, sample) = model.run_measured(model.next_inputs(inputs, outputs))?;
             outputs = made;

@@ -93,6 +93,7 @@ pub(super) fn load(
         check_limit(partition, limit, parameters, least)?;
         stages.push(executable);
     }
+    // Round-robin; `any` would stop at the first stage.
     while stages.iter_mut().filter_map(|stage| stage.learn().then_some(())).count() > 0 {
         if is_cancelled() {
             return Err(HostError::ClientGone);

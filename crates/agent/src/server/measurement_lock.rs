@@ -2,8 +2,8 @@
 //!
 //! Two processes that measure at once disturb each other, also where each keeps to its own cores by chance only. Every
 //! processor that a process may run on has a file, which is locked while something is measured: exclusively for the
-//! times of operators, shared for those of links, both ends of which may be on one machine. Files are locked in one
-//! order, so no two processes wait for each other. The system unlocks those of a process that ends.
+//! times of operators, shared for those of links, both ends of which may be on one machine. A process that fails to take
+//! one lock releases all and tries again, so processes cannot deadlock. The system unlocks those of a process that ends.
 
 use std::{
     env,
@@ -27,7 +27,7 @@ pub(super) enum Sharing {
     Shared,
 }
 
-/// Whose measurements a lock excludes.
+/// The processors whose files are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Processors {
     /// Those that this process may run on.
@@ -73,17 +73,17 @@ impl MeasurementLock {
         mut is_waiting: impl FnMut(&str) -> bool,
     ) -> Result<MeasurementLock, HolderName> {
         loop {
-            match MeasurementLock::tried(paths, sharing) {
+            match MeasurementLock::try_acquire(paths, sharing) {
                 Ok(lock) => return Ok(lock),
                 Err(holder) if !is_waiting(&holder) => return Err(holder),
-                // Without any of the locks: who holds the others may wait for one of them.
+                // Holding no lock, which avoids deadlocks.
                 Err(_) => thread::sleep(RETRY),
             }
         }
     }
 
-    /// All locks, or the holder of the first that another process holds.
-    fn tried(paths: &[PathBuf], sharing: Sharing) -> Result<MeasurementLock, HolderName> {
+    /// Takes all locks, or returns the holder of the first that is taken.
+    fn try_acquire(paths: &[PathBuf], sharing: Sharing) -> Result<MeasurementLock, HolderName> {
         let mut files = Vec::new();
         for path in paths {
             let tried = open(path).and_then(|file| {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_holds_nothing() {
+    fn waiting_holds_no_lock() {
         let folder = tempfile::tempdir().unwrap();
         let paths: Vec<PathBuf> = (0..2).map(|n| folder.path().join(format!("{n}.lock"))).collect();
         let held = MeasurementLock::of(&paths[1..], Sharing::Exclusive, |_| false).unwrap();

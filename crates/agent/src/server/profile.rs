@@ -33,7 +33,7 @@ use edgecut_profile::{
 
 /// The part of the budget for the model as a whole, which is one item among many, but the slowest.
 const WHOLE_SHARE: f64 = 0.2;
-/// How often a client hears that its measurement waits: it gives up after two minutes without an event.
+/// Interval between reports that a measurement waits; clients time out after two minutes without an event.
 const WAITING_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Host {
@@ -101,14 +101,15 @@ fn measure(
     events: &mpsc::Sender<ProfileEvent>,
     shutdown: &Shutdown,
 ) -> Result<(), HostError> {
-    let mut told: Option<(String, Instant)> = None;
+    let mut reported: Option<(String, Instant)> = None;
     let lock = MeasurementLock::of_processors(processors, Sharing::Exclusive, |holder| {
-        let is_told = told.as_ref().is_some_and(|(who, when)| who == holder && when.elapsed() < WAITING_INTERVAL);
-        let is_heard = is_told || events.blocking_send(ProfileEvent::WaitingFor(holder.to_string())).is_ok();
-        if !is_told {
-            told = Some((holder.to_string(), Instant::now()));
+        let is_reported =
+            reported.as_ref().is_some_and(|(who, when)| who == holder && when.elapsed() < WAITING_INTERVAL);
+        let is_connected = is_reported || events.blocking_send(ProfileEvent::WaitingFor(holder.to_string())).is_ok();
+        if !is_reported {
+            reported = Some((holder.to_string(), Instant::now()));
         }
-        is_heard && !events.is_closed() && !shutdown.is_requested()
+        is_connected && !events.is_closed() && !shutdown.is_requested()
     });
     let Ok(_lock) = lock else { return Err(HostError::ClientGone) };
     let failed = |cause| HostError::Engine { what: "profiling".to_string(), cause };

@@ -29,8 +29,8 @@ pub struct Instance<'a> {
     /// By group: its name, and what it costs as a whole on each device; `None` where it cannot or must not run.
     pub names: Vec<String>,
     pub costs: Vec<Vec<Option<Cost>>>,
-    /// By group: the first group that computes the same, such as that of an earlier layer; itself, if there is none.
-    pub alike: Vec<usize>,
+    /// By group: the first group that computes the same, such as that of an earlier layer, possibly itself.
+    pub representatives: Vec<usize>,
     /// Costs of whole groups that were not measured on that device.
     pub estimated: BTreeSet<(DeviceId, usize)>,
     /// What shards of groups cost.
@@ -53,7 +53,7 @@ impl<'a> Instance<'a> {
             cluster: None,
             granularity: Granularity::Op,
             split_options,
-            alike: (0..names.len()).collect(),
+            representatives: (0..names.len()).collect(),
             names,
             costs,
             estimated: BTreeSet::new(),

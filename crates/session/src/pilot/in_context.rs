@@ -1,7 +1,8 @@
 //! What pilot runs show of costs: what groups, shards and transfers take in the context of a plan, which is not what they
 //! take in isolation. Caches are colder, and one core computes, receives and sends.
 //!
-//! What ran counts as it was measured, the last or the least of several times. Whatever did not run is scaled by the mean
+//! What ran counts as it was measured, the last or the least of several times. Groups with the same signature share the mean of
+//! their times in the latest run that measured any of them. Whatever did not run is scaled by the mean
 //! slowdown of what did on that device: otherwise everything untried would look better than everything tried.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +20,7 @@ use edgecut_plan::{
 };
 
 use super::{
-    alike::{Alike, Mean},
+    equivalent_groups::{EquivalentGroups, LatestMean},
     outcome::PilotOutcome,
     slowdown::{Slowdown, Times},
 };
@@ -28,7 +29,7 @@ use edgecut_agent::results::TransferCost;
 /// See the module's head.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InContextCosts {
-    /// How many runs showed something.
+    /// Number of pilot runs recorded.
     runs: u32,
     /// Whole groups that neither slice nor join.
     whole: BTreeMap<(DeviceId, usize), Times>,
@@ -253,18 +254,18 @@ impl InContextCosts {
             }
             instance.shards.scale(device, shards);
         }
-        let alike = Alike::of(&instance.alike);
-        let whole = self.means_of_whole(&alike);
-        for (device, group, time) in whole.iter().flat_map(|((device, first), mean)| {
-            alike.all(*first).iter().map(move |group| (*device, *group, mean.get()))
+        let equivalent = EquivalentGroups::of(&instance.representatives);
+        let whole = self.means_of_whole(&equivalent);
+        for (device, group, time) in whole.iter().flat_map(|((device, representative), mean)| {
+            equivalent.members(*representative).iter().map(move |group| (*device, *group, mean.get()))
         }) {
             if let Some(Some(cost)) = instance.costs.get_mut(group).and_then(|row| row.get_mut(device.0 as usize)) {
                 cost.time = time;
             }
         }
-        for (shard, mean) in self.means_of_shards(&alike) {
+        for (shard, mean) in self.means_of_shards(&equivalent) {
             let cost = Cost { time: mean.get(), ..shard.cost };
-            for group in alike.all(alike.first(shard.group)) {
+            for group in equivalent.members(equivalent.representative(shard.group)) {
                 instance.shards.retime(shard.device, *group, shard.axis, shard.share, shard.copied, cost);
             }
         }
@@ -283,29 +284,30 @@ impl InContextCosts {
             link.overhead += self.exchange_overhead;
         }
         instance.estimated.retain(|(device, group)| {
-            !self.has(*device, *group) && !whole.contains_key(&(*device, alike.first(*group)))
+            !self.has(*device, *group) && !whole.contains_key(&(*device, equivalent.representative(*group)))
         });
         request
     }
 
-    /// By device and the first of groups that are alike: the mean time of those of them that ran there as a whole.
-    fn means_of_whole(&self, alike: &Alike) -> BTreeMap<(DeviceId, usize), Mean> {
-        let mut means: BTreeMap<(DeviceId, usize), Mean> = BTreeMap::new();
+    /// By device and the representative of equivalent groups: the mean time of those of them that ran there as a whole.
+    fn means_of_whole(&self, equivalent: &EquivalentGroups) -> BTreeMap<(DeviceId, usize), LatestMean> {
+        let mut means: BTreeMap<(DeviceId, usize), LatestMean> = BTreeMap::new();
         for ((device, group), times) in &self.whole {
-            means.entry((*device, alike.first(*group))).or_default().add(times.in_context, times.run);
+            means.entry((*device, equivalent.representative(*group))).or_default().add(times.in_context, times.run);
         }
         means
     }
 
-    /// One shard of each kind that ran, with the mean time of equal shards of groups that are alike.
-    fn means_of_shards(&self, alike: &Alike) -> Vec<(&ShardTime, Mean)> {
-        let mut means: Vec<(&ShardTime, Mean)> = Vec::new();
+    /// One shard of each kind that ran, with the mean time of equal shards of equivalent groups.
+    fn means_of_shards(&self, equivalent: &EquivalentGroups) -> Vec<(&ShardTime, LatestMean)> {
+        let mut means: Vec<(&ShardTime, LatestMean)> = Vec::new();
         let mut places: HashMap<_, usize> = HashMap::new();
         for shard in &self.shards {
-            let place = (shard.device, alike.first(shard.group), shard.axis, shard.copied, shard.share.to_bits());
+            let place =
+                (shard.device, equivalent.representative(shard.group), shard.axis, shard.copied, shard.share.to_bits());
             let at = *places.entry((place, shard.is_part)).or_insert(means.len());
             if at == means.len() {
-                means.push((shard, Mean::default()));
+                means.push((shard, LatestMean::default()));
             }
             means[at].1.add(shard.cost.time, shard.run);
         }
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_the_last_run_showed_of_groups_that_are_alike_are_pooled() {
+    fn latest_times_of_equivalent_groups_are_averaged() {
         let shard = |group, device, time, run| ShardTime {
             device: DeviceId(device),
             group,
@@ -436,14 +438,17 @@ mod tests {
             ],
             ..InContextCosts::default()
         };
-        let alike = Alike::of(&[0, 1, 0, 0]);
-        let means: Vec<_> =
-            known.means_of_whole(&alike).into_iter().map(|((d, first), mean)| (d.0, first, mean.get().0)).collect();
+        let equivalent = EquivalentGroups::of(&[0, 1, 0, 0]);
+        let means: Vec<_> = known
+            .means_of_whole(&equivalent)
+            .into_iter()
+            .map(|((d, first), mean)| (d.0, first, mean.get().0))
+            .collect();
         assert_eq!(means, [(0, 0, 3.0), (0, 1, 9.0), (1, 0, 7.0)]);
         let means: Vec<_> =
-            known.means_of_shards(&alike).iter().map(|(of, mean)| (of.device.0, of.group, mean.get().0)).collect();
+            known.means_of_shards(&equivalent).iter().map(|(of, mean)| (of.device.0, of.group, mean.get().0)).collect();
         assert_eq!(means, [(0, 0, 2.5), (0, 1, 5.0), (1, 2, 8.0)]);
-        assert_eq!(alike.all(0), [0, 2, 3]);
+        assert_eq!(equivalent.members(0), [0, 2, 3]);
     }
 
     #[test]

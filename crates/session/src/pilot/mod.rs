@@ -17,7 +17,7 @@
 //! | `scoring` | how finalists are compared |
 //! | [`outcome`] | one candidate run on the agents |
 //! | [`in_context`] | what runs show of costs |
-//! | `alike`, `slowdown` | means over groups that compute the same; times in context relative to those in isolation |
+//! | `equivalent_groups`, `slowdown` | means over groups that compute the same; times in context relative to those in isolation |
 //! | `memory_reserve` | memory limits after agents refused candidates |
 //! | `rehearsal` | [`rehearsed`]: a run of a plan that is chosen already |
 //! | [`options`] | the tuned constants |
@@ -25,8 +25,8 @@
 //! | [`error`] | why there is no plan |
 
 mod agents;
-mod alike;
 mod candidates;
+mod equivalent_groups;
 mod error;
 mod in_context;
 mod memory_reserve;

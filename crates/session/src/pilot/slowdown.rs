@@ -7,7 +7,7 @@ use edgecut_graph::units::Micros;
 pub(super) struct Times {
     pub isolated: Micros,
     pub in_context: Micros,
-    /// The number of the run that showed it.
+    /// Number of the run that measured it; meaningless in sums.
     pub run: u32,
 }
 

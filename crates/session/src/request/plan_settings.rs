@@ -13,7 +13,9 @@ use edgecut_plan::{
     search::Options,
     split::{choice::Halo, options::SplitOptions, ratios::Ratios},
 };
-use edgecut_profile::{CacheFlush, Calibration, DevicePower, Item, ProfileError, ProfileRow, alike, items, reader};
+use edgecut_profile::{
+    CacheFlush, Calibration, DevicePower, Item, ProfileError, ProfileRow, items, reader, representatives,
+};
 
 use super::{
     costs::{Costs, NothingKnown},
@@ -206,7 +208,7 @@ impl PlanSettings {
             model: self.model.clone(),
             cluster: self.cluster.clone(),
             granularity: model.granularity,
-            alike: alike(&model.items),
+            representatives: representatives(&model.items),
             estimated: costs.estimated,
             shards,
             rules: self.rules.clone(),

@@ -27,7 +27,7 @@ use edgecut_plan::{
 };
 use edgecut_profile::{
     Calibration, Cost as MeasuredCost, Item, ProfileError, ProfileRow, ProfileStore, ProfiledShard, Sampling,
-    Signature, alike, model::CostModel,
+    Signature, model::CostModel, representatives,
 };
 
 /// A shard slower than expected by more than this factor is measured again after all others, and the fastest
@@ -90,7 +90,7 @@ impl<'a> Shards<'a> {
         let open = |profile: &DeviceProfile| Ok((profile.device.clone(), ProfileStore::open(folder, &profile.key)?));
         let devices = profiles.iter().map(open).collect::<Result<_, ProfileError>>()?;
         let calibrations = vec![Calibration::default(); profiles.len()];
-        Ok(Shards { items, first: alike(items), devices, calibrations, sampling, displaces })
+        Ok(Shards { items, first: representatives(items), devices, calibrations, sampling, displaces })
     }
 
     /// The same in the times of runs, by the calibrations of the devices.

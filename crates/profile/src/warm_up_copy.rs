@@ -1,7 +1,7 @@
 //! A second copy of what is measured, which runs between a flush and a sample.
 //!
 //! A flush evicts what a model's operators find in the caches: the code of the engine and of the kernel, and the page tables
-//! of both. In a model the same kernel ran some operators before, on other weights. So does the twin. Without it,
+//! of both. In a model, an earlier operator has usually run the same kernel on other weights; the copy stands in for it. Without it,
 //! isolated operators of a decoder take 20 % more in sum than the model, and a norm 33 us instead of 9 (ONNX Runtime, EPYC).
 
 use edgecut_engine::{Engine, EngineError, Executable, ParameterSource};
@@ -10,21 +10,21 @@ use edgecut_graph::{Graph, Origin, Tensor, TensorData, TensorId, units::Bytes};
 use crate::CacheFlush;
 
 /// A loaded copy with weights of its own.
-pub(super) struct Twin<'a> {
+pub(super) struct WarmUpCopy<'a> {
     executable: Box<dyn Executable>,
     inputs: &'a [TensorData],
     outputs: Vec<TensorData>,
 }
 
-impl<'a> Twin<'a> {
-    /// Of `graph`, unless its weights are more than a flush displaces: then code is the least of what it loads from memory.
+impl<'a> WarmUpCopy<'a> {
+    /// Of `graph`, unless its weights are more than a flush displaces: then loading code is negligible.
     /// `None` also where it cannot be loaded.
     pub(super) fn of(
         engine: &dyn Engine,
         graph: &Graph,
         parameter: &ParameterSource<'_>,
         inputs: &'a [TensorData],
-    ) -> Option<Twin<'a>> {
+    ) -> Option<WarmUpCopy<'a>> {
         let is_weight = |tensor: &Tensor| matches!(tensor.origin, Origin::Parameter | Origin::Constant(_));
         let weights = graph.tensors().filter(|(_, tensor)| is_weight(tensor));
         let weights: Bytes = weights.filter_map(|(_, tensor)| tensor.ty.bytes()).sum();
@@ -40,7 +40,7 @@ impl<'a> Twin<'a> {
         let copy = |id: TensorId| copied(&parameter(id)?);
         let mut executable = engine.load(&own, &copy).ok()?;
         let outputs = executable.run(inputs).ok()?;
-        Some(Twin { executable, inputs, outputs })
+        Some(WarmUpCopy { executable, inputs, outputs })
     }
 
     /// Runs it once more.
@@ -82,24 +82,24 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_computes_the_same_from_weights_of_its_own() {
+    fn a_copy_computes_the_same_from_weights_of_its_own() {
         let (graph, w) = dense(8);
         let (engine, weights) = (TractEngine::new(1).unwrap(), content(&graph, w));
         let given = |_| Ok(weights.clone());
         let inputs: Vec<TensorData> = graph.inputs().map(|id| content(&graph, id)).collect();
         let expected = engine.load(&graph, &given).unwrap().run(&inputs).unwrap();
-        let mut twin = Twin::of(&engine, &graph, &given, &inputs).unwrap();
-        twin.run().unwrap();
-        assert_eq!(twin.outputs, expected);
-        let copy = copied(&weights).unwrap();
-        assert_eq!(copy, weights);
-        assert_ne!(copy.bytes().as_ptr(), weights.bytes().as_ptr());
+        let mut copy = WarmUpCopy::of(&engine, &graph, &given, &inputs).unwrap();
+        copy.run().unwrap();
+        assert_eq!(copy.outputs, expected);
+        let own = copied(&weights).unwrap();
+        assert_eq!(own, weights);
+        assert_ne!(own.bytes().as_ptr(), weights.bytes().as_ptr());
     }
 
     #[test]
     fn there_is_none_of_more_weights_than_a_flush_displaces() {
         let (graph, _) = dense(CacheFlush::MAX.0 / 16 + 1);
         let never = |_| unreachable!("nothing is loaded");
-        assert!(Twin::of(&TractEngine::new(1).unwrap(), &graph, &never, &[]).is_none());
+        assert!(WarmUpCopy::of(&TractEngine::new(1).unwrap(), &graph, &never, &[]).is_none());
     }
 }
