@@ -11,6 +11,7 @@ use super::{
 use crate::protocol::{
     inference_trace::StepTime,
     named_tensors::NamedTensors,
+    phase::Phase,
     setup::{Partition, Setup, Stage},
 };
 use edgecut_engine::{Engine, EngineError, Executable};
@@ -71,6 +72,7 @@ fn check_limit(partition: &Partition, limit: Bytes, parameters: Bytes, activatio
 /// If it is cancelled, the engine refuses a stage, or the loaded stages leave too little of `limit` to run.
 pub(super) fn load(
     engine: &Arc<dyn Engine>,
+    setup: &Setup,
     partition: &Partition,
     streamed: &NamedTensors,
     limit: Bytes,
@@ -93,13 +95,26 @@ pub(super) fn load(
         check_limit(partition, limit, parameters, least)?;
         stages.push(executable);
     }
-    // Round-robin; `any` would stop at the first stage.
-    while stages.iter_mut().filter_map(|stage| stage.learn().then_some(())).count() > 0 {
-        if is_cancelled() {
-            return Err(HostError::ClientGone);
+    let phases = setup.phases_of(partition);
+    for phase in [Phase::Decode, Phase::Prefill] {
+        while learn_once(&mut stages, &phases, phase) {
+            if is_cancelled() {
+                return Err(HostError::ClientGone);
+            }
         }
     }
     Ok(LoadedPartition { stages, parameters, loading })
+}
+
+/// One more run of each stage of `phase` that needs step times, in the order of a run; returns whether any needs another.
+fn learn_once(stages: &mut [Box<dyn Executable>], phases: &[Phase], phase: Phase) -> bool {
+    let mut is_needed = false;
+    for (stage, of) in stages.iter_mut().zip(phases) {
+        if *of == phase {
+            is_needed |= stage.learn();
+        }
+    }
+    is_needed
 }
 
 fn load_stage(

@@ -374,7 +374,7 @@ async fn load_all(
                     || MeasurementLock::of_processors(Processors::of_agent(is_dilated), Sharing::Exclusive, |_| true);
                 let lock = is_dilated.then(all);
                 let is_over = || events.upgrade().is_none_or(|events| events.is_closed());
-                let loaded = execute::load(&engine, &setup.partitions[index], &streamed, limit, &is_over);
+                let loaded = execute::load(&engine, &setup, &setup.partitions[index], &streamed, limit, &is_over);
                 drop(lock);
                 loaded
             };
