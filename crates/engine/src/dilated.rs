@@ -1,10 +1,10 @@
 //! Time dilation: an engine whose computations take a multiple of the time that another engine needs, by sleeping.
 //!
 //! A test option: with it, several slow devices share the cores of one machine. Some runs on generated inputs, in turns with
-//! all that is loaded on the device, show what each step takes, in CPU time with one thread, so that waiting for a core that another device uses does not
-//! count, and in wall-clock time with several. Nothing is sent or received then: a system counts the processor time of
-//! messages as that of the thread that they interrupt. From then on a step takes the factor times that. It does not take the factor times
-//! what it takes after a sleep: caches are colder then than in a device that computes without sleeping. Only runs in steps
+//! the other stages of the device, show what each step takes: in CPU time with one thread, so that waiting for a core that
+//! another device uses does not count, and in wall-clock time with several. Nothing is sent or received then: a system
+//! counts the processor time of messages as that of the thread that they interrupt. From then on a step takes the factor
+//! times that. It does not take the factor times what it takes after a sleep: caches are colder then than in a device that computes without sleeping. Only runs in steps
 //! sleep; samples of measurements are multiplied.
 
 use std::{

@@ -42,9 +42,9 @@ const RETRY: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl MeasurementLock {
-    /// Waits for the lock of `processors`. `is_waiting` is called with the holder, over
-    /// and over while there is one, and returns whether to go on waiting. Where files cannot be locked, measurements are
-    /// not kept apart, and this says so in the log.
+    /// Waits for the lock of `processors`. `is_waiting` is called with the holder, over and over while there is one, and
+    /// returns whether to go on waiting. Where files cannot be locked, measurements are not kept apart, and this says so
+    /// in the log.
     ///
     /// # Errors
     /// The holder, if `is_waiting` gave up.
@@ -119,14 +119,14 @@ impl Processors {
 
     /// Their files, in ascending order.
     fn files(self, folder: &Path) -> Vec<PathBuf> {
+        let own = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+            status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(processors)
+        };
+        let all = || processors(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?);
         let numbers = match self {
-            Processors::Own => {
-                let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-                status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(processors)
-            }
-            Processors::All => {
-                fs::read_to_string("/sys/devices/system/cpu/online").ok().as_deref().and_then(processors)
-            }
+            Processors::Own => own(),
+            Processors::All => all().or_else(own),
         };
         // One file stands for all processors of a system that lists none.
         let numbers = numbers.unwrap_or_else(|| vec![0]);

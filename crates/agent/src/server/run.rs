@@ -370,10 +370,9 @@ async fn load_all(
             let sharing = setup.has_prefill().then(|| engine.sharing_weights()).flatten();
             let engine = sharing.unwrap_or(engine);
             let load = move || {
-                let all =
-                    || MeasurementLock::of_processors(Processors::of_agent(is_dilated), Sharing::Exclusive, |_| true);
-                let lock = is_dilated.then(all);
                 let is_over = || events.upgrade().is_none_or(|events| events.is_closed());
+                let lock = is_dilated
+                    .then(|| MeasurementLock::of_processors(Processors::All, Sharing::Exclusive, |_| !is_over()));
                 let loaded = execute::load(&engine, &setup, &setup.partitions[index], &streamed, limit, &is_over);
                 drop(lock);
                 loaded

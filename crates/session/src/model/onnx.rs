@@ -7,15 +7,11 @@ use smol_str::SmolStr;
 
 use super::given::Given;
 use crate::{Error, input::max_bytes};
-use edgecut_engine::{Engine, EngineError, EngineOptions, TractEngine};
+use edgecut_engine::{Engine, EngineOptions, GeneratedContents, TractEngine};
 use edgecut_graph::{Graph, TensorData};
 use edgecut_onnx::{Content, Decision, Defaults, ImportOptions, Imported, UnknownDim, import};
-use edgecut_ops::passes::{
-    index_ranges::index_ranges,
-    retype::{BindDim, bound_size},
-};
+use edgecut_ops::passes::retype::{BindDim, bound_size};
 use edgecut_relay::Params;
-use edgecut_values::{SeedError, seeded, seeded_within};
 
 /// Maximum number of listed decisions of one kind.
 const LISTED: usize = 4;
@@ -115,15 +111,7 @@ fn notes(imported: &Imported) -> Vec<String> {
 
 /// Computes the outputs of `graph`. Contents that `given` lacks are generated.
 fn evaluate(engine: &dyn Engine, graph: &Graph, given: &Content<'_>) -> Result<Vec<TensorData>, String> {
-    let ranges = index_ranges(graph);
-    let content = |id| {
-        let tensor = graph.tensor(id);
-        let generated = || match ranges.get(&id) {
-            Some(range) => seeded_within(&tensor.name, &tensor.ty, *range),
-            None => seeded(&tensor.name, &tensor.ty),
-        };
-        let failed = |error: SeedError| EngineError::Other(error.to_string());
-        given(&tensor.name).map_or_else(|| generated().map_err(failed), Ok)
-    };
+    let generated = GeneratedContents::of(graph);
+    let content = |id| given(&graph.tensor(id).name).map_or_else(|| generated.get(id), Ok);
     engine.evaluate(graph, &content).map_err(|error| error.to_string())
 }

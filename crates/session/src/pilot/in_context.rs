@@ -1,9 +1,9 @@
 //! What pilot runs show of costs: what groups, shards and transfers take in the context of a plan, which is not what they
 //! take in isolation. Caches are colder, and one core computes, receives and sends.
 //!
-//! What ran counts as it was measured, the last or the least of several times. Groups with the same signature share the mean of
-//! their times in the latest run that measured any of them. Whatever did not run is scaled by the mean
-//! slowdown of what did on that device: otherwise everything untried would look better than everything tried.
+//! What ran counts as it was measured, the last or the least of several times. Groups with the same signature share the mean
+//! of their times in the latest run that measured any of them. Whatever did not run is scaled by the mean slowdown of what
+//! did on that device: otherwise everything untried would look better than everything tried.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ pub struct InContextCosts {
     /// Number of pilot runs recorded.
     runs: u32,
     /// Whole groups that neither slice nor join.
-    whole: BTreeMap<(DeviceId, usize), Times>,
+    whole: BTreeMap<(DeviceId, usize), WholeTime>,
     /// Shards, and whole groups that slice or join.
     shards: Vec<ShardTime>,
     /// By the name of a link: its cost, and how long the reader's device takes to wake up.
@@ -45,6 +45,14 @@ pub struct InContextCosts {
     contention: Option<f64>,
 }
 
+/// What one whole group took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct WholeTime {
+    times: Times,
+    /// Number of the run that measured it.
+    run: u32,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct ShardTime {
     device: DeviceId,
@@ -55,7 +63,7 @@ struct ShardTime {
     /// In context.
     cost: Cost,
     isolated: Micros,
-    /// The number of the run that showed it.
+    /// Number of the run that measured it.
     run: u32,
     /// Whether it is a shard, and not a whole group that slices or joins.
     is_part: bool,
@@ -82,10 +90,10 @@ const TOLERANCE: f64 = 0.003;
 impl InContextCosts {
     /// What is known after a pilot run of `plan`, which counts more than all before it. `isolated` is the problem that was
     /// planned, at costs measured in isolation.
-    pub fn after(mut self, isolated: &Expanded, plan: &Plan, outcome: &PilotOutcome) -> InContextCosts {
+    pub fn after(mut self, isolated: &Expanded, plan: &Plan, run: &PilotOutcome) -> InContextCosts {
         self.runs += 1;
-        let run = self.runs;
-        for time in &outcome.outcome.groups {
+        let number = self.runs;
+        for time in &run.outcome.groups {
             let id = GroupId(time.group);
             let (Some(group), Some(Some(of))) =
                 (plan.groups.get(time.group as usize), isolated.of.get(time.group as usize))
@@ -97,7 +105,8 @@ impl InContextCosts {
             let part = isolated.shards.get(&id);
             match part.or_else(|| isolated.joined.get(&id)) {
                 None => {
-                    self.whole.insert((device, *of), Times { isolated: cost.time, in_context: time.measured_us, run });
+                    let times = Times { isolated: cost.time, in_context: time.measured_us };
+                    self.whole.insert((device, *of), WholeTime { times, run: number });
                 }
                 Some(shard) => {
                     let shard_time = ShardTime {
@@ -108,7 +117,7 @@ impl InContextCosts {
                         copied: copied_bytes(&isolated.graph, shard),
                         cost: Cost { time: time.measured_us, ..cost },
                         isolated: cost.time,
-                        run,
+                        run: number,
                         is_part: part.is_some(),
                     };
                     self.shards.retain(|before| !before.is_same(&shard_time));
@@ -117,11 +126,11 @@ impl InContextCosts {
             }
         }
         // Transfers of a stream share links with those of other inputs.
-        if outcome.outcome.interval_us.is_none() {
-            self.learn_links(outcome);
+        if run.outcome.interval_us.is_none() {
+            self.learn_links(run);
         }
         // A run without exchanges shows nothing of them.
-        if !outcome.outcome.transfers.is_empty() {
+        if !run.outcome.transfers.is_empty() {
             (self.exchange_overhead, self.contention) = (Micros::ZERO, None);
         }
         self
@@ -141,9 +150,9 @@ impl InContextCosts {
 
     /// The minimum of the times here and in `before`.
     pub fn or_less(mut self, before: &InContextCosts) -> InContextCosts {
-        for (key, times) in &mut self.whole {
+        for (key, of) in &mut self.whole {
             if let Some(before) = before.whole.get(key) {
-                times.in_context = times.in_context.min(before.in_context);
+                of.times.in_context = of.times.in_context.min(before.times.in_context);
             }
         }
         for shard in &mut self.shards {
@@ -157,13 +166,13 @@ impl InContextCosts {
     /// By device, the times of everything that ran there.
     fn slowdowns(&self) -> BTreeMap<DeviceId, Slowdown> {
         let mut slowdowns: BTreeMap<DeviceId, Slowdown> = BTreeMap::new();
-        for ((device, _), times) in &self.whole {
-            slowdowns.entry(*device).or_default().whole.add(*times);
+        for ((device, _), of) in &self.whole {
+            slowdowns.entry(*device).or_default().whole.add(of.times);
         }
         for shard in &self.shards {
             let slowdown = slowdowns.entry(shard.device).or_default();
             let times = if shard.is_part { &mut slowdown.parts } else { &mut slowdown.whole };
-            times.add(Times { isolated: shard.isolated, in_context: shard.cost.time, run: shard.run });
+            times.add(Times { isolated: shard.isolated, in_context: shard.cost.time });
         }
         slowdowns
     }
@@ -284,7 +293,7 @@ impl InContextCosts {
             link.overhead += self.exchange_overhead;
         }
         instance.estimated.retain(|(device, group)| {
-            !self.has(*device, *group) && !whole.contains_key(&(*device, equivalent.representative(*group)))
+            !whole.contains_key(&(*device, equivalent.representative(*group))) && !self.has_joined(*device, *group)
         });
         request
     }
@@ -292,8 +301,8 @@ impl InContextCosts {
     /// By device and the representative of equivalent groups: the mean time of those of them that ran there as a whole.
     fn means_of_whole(&self, equivalent: &EquivalentGroups) -> BTreeMap<(DeviceId, usize), LatestMean> {
         let mut means: BTreeMap<(DeviceId, usize), LatestMean> = BTreeMap::new();
-        for ((device, group), times) in &self.whole {
-            means.entry((*device, equivalent.representative(*group))).or_default().add(times.in_context, times.run);
+        for ((device, group), of) in &self.whole {
+            means.entry((*device, equivalent.representative(*group))).or_default().add(of.times.in_context, of.run);
         }
         means
     }
@@ -319,10 +328,9 @@ impl InContextCosts {
         !self.whole.is_empty() || !self.shards.is_empty()
     }
 
-    /// Whether a whole group ran on a device.
-    fn has(&self, device: DeviceId, group: usize) -> bool {
-        self.whole.contains_key(&(device, group))
-            || self.shards.iter().any(|s| (s.device, s.group) == (device, group) && s.share >= 1.0 && !s.is_part)
+    /// Whether a whole group that slices or joins ran on a device.
+    fn has_joined(&self, device: DeviceId, group: usize) -> bool {
+        self.shards.iter().any(|s| (s.device, s.group) == (device, group) && s.share >= 1.0 && !s.is_part)
     }
 }
 
@@ -425,7 +433,7 @@ mod tests {
             run,
             is_part: true,
         };
-        let times = |time| Times { isolated: Micros(1.0), in_context: Micros(time), run: 1 };
+        let times = |time| WholeTime { times: Times { isolated: Micros(1.0), in_context: Micros(time) }, run: 1 };
         let whole = [((0, 0), 2.0), ((0, 2), 4.0), ((0, 1), 9.0), ((1, 2), 7.0)];
         let known = InContextCosts {
             whole: whole.map(|((device, group), time)| ((DeviceId(device), group), times(time))).into(),
@@ -454,7 +462,7 @@ mod tests {
     #[test]
     fn the_least_of_several_times_counts() {
         let known = |one, other| {
-            let times = |in_context| Times { isolated: Micros(1.0), in_context: Micros(in_context), run: 1 };
+            let times = |time| WholeTime { times: Times { isolated: Micros(1.0), in_context: Micros(time) }, run: 1 };
             let whole = BTreeMap::from([((DeviceId(0), 0), times(one)), ((DeviceId(1), 0), times(other))]);
             InContextCosts { whole, ..InContextCosts::default() }
         };

@@ -7,8 +7,6 @@ use edgecut_graph::units::Micros;
 pub(super) struct Times {
     pub isolated: Micros,
     pub in_context: Micros,
-    /// Number of the run that measured it; meaningless in sums.
-    pub run: u32,
 }
 
 /// Sums over all times of a device.
@@ -36,7 +34,7 @@ mod tests {
 
     #[test]
     fn slowdowns_are_of_summed_times() {
-        let times = |isolated, in_context| Times { isolated: Micros(isolated), in_context: Micros(in_context), run: 1 };
+        let times = |isolated, in_context| Times { isolated: Micros(isolated), in_context: Micros(in_context) };
         let mut sum = Times::default();
         assert_eq!(sum.ratio(), None);
         sum.add(times(10.0, 12.0));
