@@ -53,6 +53,10 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_grouped_attention_of_a_step", &[0]),
     ("ms_grouped_attention_of_a_packed_projection", &[2]),
     ("ms_grouped_attention_of_separate_projections", &[2]),
+    ("ms_grouped_attention_with_a_softcap", &[2]),
+    ("ms_grouped_attention_with_a_window", &[2]),
+    ("ms_grouped_attention_with_interleaved_angles", &[2]),
+    ("ms_grouped_attention_with_no_angles", &[2]),
     ("ms_matmul_of_2_bits_and_blocks_of_16_at_level_4", &[0, 1]),
     ("ms_matmul_of_2_bits_and_blocks_of_32_at_level_4", &[0, 1]),
     ("ms_matmul_of_4_bits", &[0, 1]),
@@ -62,6 +66,8 @@ const AXES: &[(&str, &[usize])] = &[
     ("ms_matmul_of_8_bits", &[0, 1]),
     ("ms_matmul_of_blocks_at_level_4", &[1]),
     ("ms_matmul_of_large_blocks_at_level_4", &[0, 1]),
+    ("ms_matmul_of_many_rows", &[0, 1]),
+    ("ms_matmul_of_many_rows_at_level_4", &[0, 1]),
     ("ms_matmul_of_one_block_at_level_4", &[0, 1, 2]),
     ("ms_max_pool_nhwc", &[0, 1, 2, 3]),
     ("ms_multi_head_attention", &[0, 1]),
@@ -116,6 +122,8 @@ const SUMS: &[&str] = &[
     "ms_matmul_of_4_bits",
     "ms_matmul_of_8_bits",
     "ms_matmul_of_blocks_at_level_4",
+    "ms_matmul_of_many_rows",
+    "ms_matmul_of_many_rows_at_level_4",
 ];
 
 pub fn trials() -> Vec<Trial> {

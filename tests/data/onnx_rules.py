@@ -256,6 +256,11 @@ ms("grouped_attention_of_a_packed_projection", "GroupQueryAttention", [image(1, 
    {**grouped, "num_heads": 12, "kv_num_heads": 4}, constants={"total": np.array(6, np.int32), **tables}, outputs=3)
 ms("grouped_attention_of_separate_projections", "GroupQueryAttention", [image(1, 2, 192), image(1, 2, 64), image(1, 2, 64), image(1, 4, 8, 16), image(1, 4, 8, 16), np.array([5], np.int32), "total", "cos", "sin"],
    {**grouped, "num_heads": 12, "kv_num_heads": 4}, constants={"total": np.array(6, np.int32), **tables}, outputs=3)
+for name, more in {"a_window": {"local_window_size": 3}, "a_softcap": {"softcap": 0.5, "scale": 0.3}, "interleaved_angles": {"rotary_interleaved": 1}, "no_angles": {"do_rotary": 0}}.items():
+    ms(f"grouped_attention_with_{name}", "GroupQueryAttention", [image(1, 3, 128), None, None, image(1, 2, 8, 16), image(1, 2, 8, 16), np.array([6], np.int32), "total", *([] if "do_rotary" in more else ["cos", "sin"])],
+       {**grouped, **more}, constants={"total": np.array(7, np.int32), **({} if "do_rotary" in more else tables)}, outputs=3)
+ms("matmul_of_many_rows_at_level_4", "MatMulNBits", [image(18, 64), "w", "s"], {**at_4, "K": 64, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
+ms("matmul_of_many_rows", "MatMulNBits", [image(19, 32), "w", "s", "z"], {"K": 32, "N": 6, "bits": 8, "block_size": 16}, constants={"w": packed, "s": block_scales, "z": (np.arange(12) * 9).astype(np.uint8).reshape(6, 2)})
 
 # Operators that the graph composes, by the newest operator sets.
 rule("gelu", "Gelu", [rows], opset=20)

@@ -1,10 +1,11 @@
 //! Composite operators for engines that have no operators of their names: what is loaded has their decompositions.
 
-use edgecut_graph::{Graph, OperatorId, TensorId, inline_composites};
+use edgecut_graph::{Graph, Operator, OperatorId, TensorId, inline_composites};
 
 use crate::{EngineError, ParameterSource};
 
-/// Calls `load` with `graph`, its `groups` and its parameters, composite operators replaced by their decompositions.
+/// Calls `load` with `graph`, its `groups` and its parameters, the composite operators that `is_replaced` by their
+/// decompositions.
 ///
 /// # Errors
 /// Those of `load`.
@@ -12,9 +13,10 @@ pub(crate) fn load_decomposed<T>(
     graph: &Graph,
     groups: &[Vec<OperatorId>],
     parameter: &ParameterSource<'_>,
+    is_replaced: impl Fn(&Operator) -> bool,
     load: impl FnOnce(&Graph, &[Vec<OperatorId>], &ParameterSource<'_>) -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    let inlined = inline_composites(graph, |_| true);
+    let inlined = inline_composites(graph, is_replaced);
     let parameter = |id: TensorId| match inlined.whole_tensor(id) {
         Some(whole) => parameter(whole),
         None => Err(EngineError::Other(format!("tensor {} of a composite operator has no content", id.0))),

@@ -8,6 +8,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use edgecut_graph::{Arg, Attr, Operator, TensorId, TensorType};
+use edgecut_ops::OMITTED;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
@@ -23,7 +24,6 @@ const DEFAULT_DOMAIN: &str = "onnx";
 /// Attributes that are not the node's begin so.
 const ADDED: &str = "onnx.";
 const VERSION: &str = "onnx.opset";
-const OMITTED: &str = "onnx.omitted";
 const OMITTED_OUTPUTS: &str = "onnx.omitted_outputs";
 
 /// The engine's answers about models of one node, by the hash of the model: the types of the outputs, or why it refuses

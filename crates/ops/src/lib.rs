@@ -16,6 +16,7 @@
 //! | `kernel` | how calls become tract operators (feature `kernels`) |
 //! | `families` | one file an operator family |
 //! | `registry` | all operators by name |
+//! | `composite_kernels` | kernels of composite operators |
 //! | [`passes`] | from graph to graph: type inference, sharding, tiling |
 
 // Of types that rules and kernels share, the former leave members unread.
@@ -24,6 +25,7 @@
 mod attr;
 #[macro_use]
 mod def;
+mod composite_kernels;
 mod families;
 #[cfg(feature = "kernels")]
 pub mod kernel;
@@ -36,6 +38,7 @@ mod taps;
 pub mod window;
 mod window_attrs;
 
+pub use composite_kernels::{OMITTED, composite_kernel};
 pub use def::{AttrDef, AttrKind, Call, Kernel, ONNX, OpDef, SEMANTICS, TypeError, Typed, Unsupported};
 pub use edgecut_graph::{Alias, FusionClass};
 pub use families::qnn::fixed_point::{FixedPoint, Ties};

@@ -52,9 +52,13 @@ impl GpuSteps {
         groups: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<GpuSteps, EngineError> {
-        load_decomposed(&decompose_quantisation(graph), groups, parameter, |graph, groups, parameter| {
-            GpuSteps::load_plain(context, graph, groups, parameter)
-        })
+        load_decomposed(
+            &decompose_quantisation(graph),
+            groups,
+            parameter,
+            |_| true,
+            |graph, groups, parameter| GpuSteps::load_plain(context, graph, groups, parameter),
+        )
     }
 
     /// Without composite operators.

@@ -8,7 +8,7 @@ use super::optimise::optimise;
 use crate::{EngineError, panics::catch_panic, room::has_room};
 use edgecut_graph::{Arg, Graph, Operator, OperatorId, Origin, TensorData, TensorId, units::Bytes};
 use edgecut_ops as ops;
-use edgecut_ops::{Call, Kernel, OpDef, Typed, Unsupported, kernel};
+use edgecut_ops::{Call, Kernel, OpDef, Typed, Unsupported, composite_kernel, kernel};
 
 /// Returns the content of a parameter or constant of the graph.
 pub(crate) type ContentSource<'a> = dyn FnMut(TensorId) -> Result<Arc<Tensor>, EngineError> + 'a;
@@ -109,7 +109,7 @@ fn wire_operator(
     operator: &Operator,
     operands: &[OutletId],
 ) -> Result<TVec<OutletId>, EngineError> {
-    let def = supported(operator)?;
+    let def = composite_kernel(graph, operator).map_or_else(|| supported(operator), Ok)?;
     let args = graph.arg_types(operator);
     let out = graph.result_type(operator);
     let values: Vec<Option<&TensorData>> = operator.args.iter().map(|arg| constant(graph, arg)).collect();

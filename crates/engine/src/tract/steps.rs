@@ -16,9 +16,10 @@ use crate::{
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
 };
 use edgecut_graph::{
-    Graph, OperatorId, Origin, Part, TensorData, TensorId,
+    Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId,
     units::{Bytes, Micros},
 };
+use edgecut_ops::composite_kernel;
 
 /// A loaded graph.
 pub(super) struct TractSteps {
@@ -103,19 +104,20 @@ impl ParameterContents<'_> {
 
 impl TractSteps {
     /// Compiles `groups`, which must cover the graph's operators in topological order.
-    /// Composite operators are replaced by their decompositions.
+    /// Composite operators without a kernel are replaced by their decompositions.
     pub(super) fn load(
         context: Arc<TractContext>,
         graph: &Graph,
         groups: &[Vec<OperatorId>],
         parameter: &ParameterSource<'_>,
     ) -> Result<TractSteps, EngineError> {
-        load_decomposed(graph, groups, parameter, |graph, groups, parameter| {
+        let is_replaced = |operator: &Operator| composite_kernel(graph, operator).is_none();
+        load_decomposed(graph, groups, parameter, is_replaced, |graph, groups, parameter| {
             TractSteps::load_plain(context, graph, groups, parameter)
         })
     }
 
-    /// Without composite operators.
+    /// Without composite operators that have no kernel.
     fn load_plain(
         context: Arc<TractContext>,
         graph: &Graph,

@@ -53,7 +53,7 @@ impl PilotRunner<'_> {
         let mut reserve = MemoryReserve::default();
         let mut trials: Vec<Trial> = Vec::new();
         let is_free = self.request.goal.is_free();
-        let by_rules = match self.request.goal.objective {
+        let mut by_rules = match self.request.goal.objective {
             Objective::Memory | Objective::Energy => Vec::new(),
             Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
         };
@@ -61,12 +61,12 @@ impl PilotRunner<'_> {
         if is_free {
             add_alternatives(self.request, self.options, &mut next);
         }
-        for other in by_rules {
-            if !next.iter().any(|candidate| candidate.is_same(&other)) {
-                next.push(other);
-            }
-        }
         let rounds = if is_free { self.options.rounds } else { 1 };
+        // They differ little from `first`: what the search finds with the costs in context is run before them.
+        if rounds == 1 {
+            by_rules.retain(|other| next.iter().all(|candidate| !candidate.is_same(other)));
+            next.append(&mut by_rules);
+        }
         let (mut failure, mut refused): (Option<PilotError>, usize) = (None, 0);
         'rounds: for round in 0..rounds {
             for candidate in next.drain(..) {
@@ -98,7 +98,7 @@ impl PilotRunner<'_> {
                 let less = reserve.applied_to(&known.applied_to(self.request));
                 let found = split::nearest(&less, start).ok().filter(keeps_memory);
                 let found = found.map(|found| MemoryReserve::restored(found, self.request));
-                next.extend(found.filter(|found| is_new(&trials, found)));
+                next.extend(found.into_iter().chain(by_rules.drain(..)).filter(|found| is_new(&trials, found)));
             }
         }
         // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
