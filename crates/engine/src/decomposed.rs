@@ -1,11 +1,11 @@
-//! Composite operators for engines that have no operators of their names: what is loaded has their decompositions.
+//! Composite operators for engines without kernels for them: they are replaced by their decompositions before loading.
 
 use edgecut_graph::{Graph, Operator, OperatorId, TensorId, inline_composites};
 
 use crate::{EngineError, ParameterSource};
 
-/// Calls `load` with `graph`, its `groups` and its parameters, the composite operators that `is_replaced` by their
-/// decompositions.
+/// Calls `load` with `graph`, its `groups` and its parameters, after replacing the composite operators for which `is_replaced`
+/// returns true by their decompositions.
 ///
 /// # Errors
 /// Those of `load`.

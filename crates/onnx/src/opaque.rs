@@ -8,7 +8,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use edgecut_graph::{Arg, Attr, Operator, TensorId, TensorType};
-use edgecut_ops::OMITTED;
+use edgecut_ops::OMITTED_INPUTS;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{
@@ -62,7 +62,7 @@ pub(crate) fn operator<'m>(
     let omitted: Box<[Attr]> =
         (0..).zip(inputs).filter(|(_, input)| input.is_none()).map(|(at, _)| Attr::Int(at)).collect();
     attrs.push((VERSION.into(), Attr::Int(version)));
-    attrs.push((OMITTED.into(), Attr::List(omitted)));
+    attrs.push((OMITTED_INPUTS.into(), Attr::List(omitted)));
     let unnamed = (0..).zip(&node.output).filter(|(_, name)| name.is_empty());
     attrs.push((OMITTED_OUTPUTS.into(), Attr::List(unnamed.map(|(at, _)| Attr::Int(at)).collect())));
     let args: Vec<Arg> = inputs.iter().flatten().map(|tensor| Arg::Tensor(*tensor)).collect();
@@ -92,7 +92,7 @@ pub(crate) fn node(operator: &Operator) -> Option<OpaqueNode> {
         ..NodeProto::default()
     };
     let version = operator.attrs.get(VERSION).and_then(Attr::int)?;
-    let inputs = present(OMITTED, operator.args.len());
+    let inputs = present(OMITTED_INPUTS, operator.args.len());
     Some(OpaqueNode { node, version, inputs, outputs: present(OMITTED_OUTPUTS, operator.outputs.len()) })
 }
 

@@ -38,7 +38,7 @@ mod taps;
 pub mod window;
 mod window_attrs;
 
-pub use composite_kernels::{OMITTED, composite_kernel};
+pub use composite_kernels::{OMITTED_INPUTS, composite_kernel};
 pub use def::{AttrDef, AttrKind, Call, Kernel, ONNX, OpDef, SEMANTICS, TypeError, Typed, Unsupported};
 pub use edgecut_graph::{Alias, FusionClass};
 pub use families::qnn::fixed_point::{FixedPoint, Ties};

@@ -117,7 +117,7 @@ impl TractSteps {
         })
     }
 
-    /// Without composite operators that have no kernel.
+    /// Every composite operator of `graph` must have a kernel.
     fn load_plain(
         context: Arc<TractContext>,
         graph: &Graph,

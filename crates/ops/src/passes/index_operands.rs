@@ -2,11 +2,10 @@
 
 use edgecut_graph::{Attr, Graph, Operator, TensorId};
 
+use crate::OMITTED_INPUTS;
+
 /// Values from the first to the second, both included.
 pub type ValueRange = (i64, i64);
-
-/// The attribute of an opaque or composite operator that lists the optional inputs that are absent.
-const OMITTED: &str = "onnx.omitted";
 
 /// The operands of an operator, by the positions that its definition gives them.
 struct Operands<'g> {
@@ -37,7 +36,7 @@ pub(super) fn operand_range(graph: &Graph, operator: &Operator, at: usize) -> Op
 impl<'g> Operands<'g> {
     fn of(graph: &'g Graph, operator: &'g Operator) -> Operands<'g> {
         let present: Vec<TensorId> = operator.operands().collect();
-        let omitted: Vec<i64> = match operator.attrs.get(OMITTED) {
+        let omitted: Vec<i64> = match operator.attrs.get(OMITTED_INPUTS) {
             Some(Attr::List(list)) => list.iter().filter_map(Attr::int).collect(),
             _ => Vec::new(),
         };
@@ -190,7 +189,7 @@ mod tests {
             let mut attrs: Vec<(smol_str::SmolStr, Attr)> =
                 attrs.iter().map(|(key, value)| ((*key).into(), Attr::Int(*value))).collect();
             if name.ends_with("GRU") {
-                attrs.push((OMITTED.into(), Attr::List([Attr::Int(3)].into())));
+                attrs.push((OMITTED_INPUTS.into(), Attr::List([Attr::Int(3)].into())));
             }
             let operator = Operator::new(name, tensors.into_iter().map(Arg::Tensor));
             let operator = operator.with_attrs(attrs.into_iter().collect()).with_opaque_reason("unknown");

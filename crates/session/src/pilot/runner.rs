@@ -1,6 +1,6 @@
 //! Runs candidates on the agents, learns from what they take, and chooses among them.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::VecDeque};
 
 use edgecut_graph::units::Micros;
 use edgecut_plan::{
@@ -42,8 +42,9 @@ struct Trial {
 
 impl PilotRunner<'_> {
     /// The chosen candidate, and the costs measured in context. Runs `first` and its alternatives, then in every
-    /// further round the candidate that the search finds with the costs measured so far, and last the finalists,
-    /// interleaved. Once an agent fails, the best of those that have run is chosen.
+    /// further round the candidate that the search finds with the costs measured so far, in the second round also what
+    /// `first` splits in other ratios, and last the finalists, interleaved. Once an agent fails, the best of those that have run
+    /// is chosen.
     ///
     /// # Errors
     /// If no candidate fits the memory that agents have left, none meets the targets at its measured times, or an agent
@@ -53,23 +54,17 @@ impl PilotRunner<'_> {
         let mut reserve = MemoryReserve::default();
         let mut trials: Vec<Trial> = Vec::new();
         let is_free = self.request.goal.is_free();
-        let mut by_rules = match self.request.goal.objective {
-            Objective::Memory | Objective::Energy => Vec::new(),
-            Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
-        };
-        let mut next = vec![first];
-        if is_free {
-            add_alternatives(self.request, self.options, &mut next);
-        }
         let rounds = if is_free { self.options.rounds } else { 1 };
-        // They differ little from `first`: what the search finds with the costs in context is run before them.
+        let (mut next, mut variants) = self.first_candidates(first);
         if rounds == 1 {
-            by_rules.retain(|other| next.iter().all(|candidate| !candidate.is_same(other)));
-            next.append(&mut by_rules);
+            next.append(&mut variants);
         }
         let (mut failure, mut refused): (Option<PilotError>, usize) = (None, 0);
         'rounds: for round in 0..rounds {
-            for candidate in next.drain(..) {
+            // What agents refuse may fit in other ratios.
+            while let Some(candidate) =
+                next.pop_front().or_else(|| if trials.is_empty() { variants.pop_front() } else { None })
+            {
                 if !trials.is_empty() && self.is_stopped() {
                     break;
                 }
@@ -98,7 +93,9 @@ impl PilotRunner<'_> {
                 let less = reserve.applied_to(&known.applied_to(self.request));
                 let found = split::nearest(&less, start).ok().filter(keeps_memory);
                 let found = found.map(|found| MemoryReserve::restored(found, self.request));
-                next.extend(found.into_iter().chain(by_rules.drain(..)).filter(|found| is_new(&trials, found)));
+                for found in found.into_iter().chain(variants.drain(..)) {
+                    add_new(&mut next, &trials, found);
+                }
             }
         }
         // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
@@ -123,6 +120,26 @@ impl PilotRunner<'_> {
         let (mut candidate, known) = self.best(trials, &known)?;
         candidate.notes.push(format!("pilot runs ended early: {why}"));
         Ok((candidate, known))
+    }
+
+    /// `first` and its alternatives, and what it splits in other ratios. These variants differ little from it, so a plan at costs in
+    /// context is run before them, if there is another round.
+    fn first_candidates(&self, first: Candidate) -> (VecDeque<Candidate>, VecDeque<Candidate>) {
+        let ratio_variants = match self.request.goal.objective {
+            Objective::Memory | Objective::Energy => Vec::new(),
+            Objective::Latency | Objective::Throughput => by_ratio_rules(self.request, self.options, &first),
+        };
+        let mut next = vec![first];
+        if self.request.goal.is_free() {
+            add_alternatives(self.request, self.options, &mut next);
+        }
+        let mut variants = VecDeque::new();
+        for variant in ratio_variants {
+            if next.iter().all(|candidate| !candidate.is_same(&variant)) {
+                add_new(&mut variants, &[], variant);
+            }
+        }
+        (next.into(), variants)
     }
 
     /// `trials` with candidates of other ratios, the finalists first, from the best to the worst.
@@ -379,6 +396,13 @@ impl PilotRunner<'_> {
 
 fn fastest(trials: &[Trial]) -> Option<&Trial> {
     trials.iter().min_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0))
+}
+
+/// Adds `candidate` to the `next` to run, unless it is among them or was run.
+fn add_new(next: &mut VecDeque<Candidate>, trials: &[Trial], candidate: Candidate) {
+    if is_new(trials, &candidate) && next.iter().all(|other| !other.is_same(&candidate)) {
+        next.push_back(candidate);
+    }
 }
 
 fn is_new(trials: &[Trial], candidate: &Candidate) -> bool {
