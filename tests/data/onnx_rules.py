@@ -260,6 +260,10 @@ for name, more in {"a_window": {"local_window_size": 3}, "a_softcap": {"softcap"
     ms(f"grouped_attention_with_{name}", "GroupQueryAttention", [image(1, 3, 128), None, None, image(1, 2, 8, 16), image(1, 2, 8, 16), np.array([6], np.int32), "total", *([] if "do_rotary" in more else ["cos", "sin"])],
        {**grouped, **more}, constants={"total": np.array(7, np.int32), **({} if "do_rotary" in more else tables)}, outputs=3)
 ms("matmul_of_many_rows_at_level_4", "MatMulNBits", [image(18, 64), "w", "s"], {**at_4, "K": 64, "bits": 4, "block_size": 32}, constants={"w": packed, "s": block_scales})
+ms("matmul_of_many_rows_and_partial_blocks", "MatMulNBits", [image(17, 56), "w", "s", "z"], {"K": 56, "N": 6, "bits": 4, "block_size": 32},
+   constants={"w": packed, "s": block_scales, "z": u8(1, 2, 0x53, 0x98, 0xff, 0x70).reshape(6, 1)})
+ms("grouped_attention_of_unequal_lengths", "GroupQueryAttention", [image(2, 1, 128), None, None, image(2, 2, 6, 16), image(2, 2, 6, 16), np.array([6, 4], np.int32), "total", "cos", "sin"], grouped,
+   constants={"total": np.array(7, np.int32), **tables}, outputs=3)
 ms("matmul_of_many_rows", "MatMulNBits", [image(19, 32), "w", "s", "z"], {"K": 32, "N": 6, "bits": 8, "block_size": 16}, constants={"w": packed, "s": block_scales, "z": (np.arange(12) * 9).astype(np.uint8).reshape(6, 2)})
 
 # Operators that the graph composes, by the newest operator sets.

@@ -335,7 +335,7 @@ mod kernel {
             for (token, result) in results.chunks_exact_mut(head_size).enumerate() {
                 let position = self.first_positions[sequence] + token;
                 let visible = self.visible_keys(sequence, position);
-                // Only padding sees no key.
+                // Padding beyond the window, and every query of a window of 0: its result is 0.
                 if visible.is_empty() {
                     continue;
                 }

@@ -92,11 +92,15 @@ mod tests {
                 "com.microsoft.MatMulNBits",
                 &attrs,
                 &[],
-                &[(F32, &[4, 32]), (U8, dims), (F32, &[1])],
+                &[(F32, &[4, 32]), (U8, dims), (F32, &dims[1..2])],
                 &[&[4, 1]],
             )
         };
-        assert!(of_block(1 << 20, &[1, 1, 1 << 20]) && !of_block(24, &[1, 2, 24]));
+        assert!(of_block(1 << 20, &[1, 1, 1 << 20]) && of_block(24, &[1, 2, 24]));
+        assert!(
+            !of_block(4, &[1, 8, 4]) && !of_block(384, &[1, 1, 384]),
+            "a block of 4 bytes, and one of 1.5 blocks of activations"
+        );
         let short = [("N", 1), ("K", 1), ("bits", 8), ("block_size", 16)];
         let args = [(F32, &[4, 1][..]), (U8, &[1, 1, 16]), (F32, &[1])];
         assert!(

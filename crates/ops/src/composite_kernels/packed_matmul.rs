@@ -192,14 +192,16 @@ mod kernel {
         if sizes.rows == 0 {
             return Ok(tvec![out]);
         }
-        let activations = Activations::of(&sizes, plain[arg(input::A)?].as_slice::<f32>()?)?;
-        let a = if sizes.rows > MAX_GEMV_ROWS { activations.dequantised(&sizes)? } else { Vec::new() };
+        let mut activations = Activations::of(&sizes, plain[arg(input::A)?].as_slice::<f32>()?)?;
+        if sizes.rows > MAX_GEMV_ROWS {
+            activations.dequantise(&sizes);
+        }
         // By column, so that each thread has columns of its own.
-        let mut by_column = vec![0f32; sizes.columns * sizes.rows];
+        let mut by_column = filled(0f32, sizes.columns * sizes.rows)?;
         let work = by_column.len().saturating_mul(sizes.depth);
         par_chunks_mut(&mut by_column, sizes.rows, work, |first_column, results| {
             match (sizes.rows <= MAX_GEMV_ROWS, sizes.bits, sizes.chunk_bytes()) {
-                (false, ..) => weights.gemm(&a, first_column, results)?,
+                (false, ..) => weights.gemm(&activations.values, first_column, results)?,
                 (true, 2, 16) => weights.gemv::<2, 16>(&activations, first_column, results),
                 (true, 2, _) => weights.gemv::<2, 8>(&activations, first_column, results),
                 (true, 4, 16) => weights.gemv::<4, 16>(&activations, first_column, results),
@@ -248,14 +250,11 @@ mod kernel {
             Ok(Activations { values, quantised, scales })
         }
 
-        fn dequantised(&self, sizes: &Sizes) -> TractResult<Vec<f32>> {
-            let mut a = filled(0f32, self.values.len())?;
-            let chunk = sizes.chunk();
-            let chunks = a.chunks_exact_mut(chunk).zip(self.values.chunks_exact(chunk)).zip(&self.scales);
-            for ((a, values), scale) in chunks {
-                a.iter_mut().zip(values).for_each(|(a, value)| *a = value * scale);
+        /// Multiplies the values by their scales.
+        fn dequantise(&mut self, sizes: &Sizes) {
+            for (values, scale) in self.values.chunks_exact_mut(sizes.chunk()).zip(&self.scales) {
+                values.iter_mut().for_each(|value| *value *= scale);
             }
-            Ok(a)
         }
     }
 
