@@ -1,8 +1,14 @@
 //! Decoders: tokens that one device and plans on agents generate, and what is refused.
 
-use std::{fs, path::Path, process::Stdio, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
 
-use crate::common::process::{AgentProcess, cluster_of, edgecut, ending, run, texts};
+use crate::common::process::{AgentProcess, cluster_of, edgecut, ending, metric, run, texts};
 
 /// The folder of a decoder of 2 layers, as ONNX Runtime's model builder writes it.
 fn decoder() -> String {
@@ -286,10 +292,11 @@ fn model_step(plan: &serde_json::Value) -> u64 {
 #[test]
 fn a_sequence_goes_on_when_an_agent_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    // So slow that a sequence takes some seconds.
+    // So slow that there is time to kill an agent.
     let flags = ["--dilate".to_string(), "1000".to_string()];
-    let mut agents: Vec<AgentProcess> =
-        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
+    let first = AgentProcess::start("s0", "127.0.0.1:0", &flags);
+    let (second, metrics) = AgentProcess::start_watched("s1", "127.0.0.1:0", &flags);
+    let mut agents = [first, second];
     fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
     let plan = "--cluster lab.toml --context 64 --profile-budget 300ms --rehearse 0 --budget 2000 -q";
     let (code, _, err) = run(folder.path(), &format!("plan {} {plan}", decoder()));
@@ -299,7 +306,12 @@ fn a_sequence_goes_on_when_an_agent_is_killed() {
     let mut generation = edgecut(folder.path());
     generation.args("run plan.json --generate 40 --prompt-ids 3,5,7,9,11 --replan --format json".split(' '));
     let running = generation.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_secs(3));
+    // The prompt takes five steps at most.
+    let begin = Instant::now();
+    while metric(&metrics, "edgecut_inferences_total").unwrap_or_default() < 8.0 {
+        assert!(begin.elapsed() < Duration::from_secs(120), "it does not run");
+        thread::sleep(Duration::from_millis(5));
+    }
     agents[1].kill();
     let (code, out, err) = texts(ending(Duration::from_secs(240), running));
     assert_eq!(code, Some(0), "{err}");

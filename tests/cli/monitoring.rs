@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::Write,
     net::TcpStream,
     process::{Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::common::process::{AgentProcess, edgecut, ending, model, signal, within};
+use crate::common::process::{AgentProcess, edgecut, ending, get, metric, model, signal, within};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,19 +38,11 @@ impl Watched {
 
     /// Status and body of what the agent serves at `path`.
     fn get(&self, path: &str) -> (u16, String) {
-        let mut socket = TcpStream::connect(&self.metrics).unwrap();
-        write!(socket, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        (status, text.split_once("\r\n\r\n").unwrap().1.to_string())
+        get(&self.metrics, path)
     }
 
-    /// The value of a metric with its labels.
     fn metric(&self, name: &str) -> Option<f64> {
-        let (_, text) = self.get("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        Some(line.parse().unwrap())
+        metric(&self.metrics, name)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The program in processes of its own: agents, clients, and the certificates they know each other by.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
@@ -44,6 +45,23 @@ pub fn planned(name: &str) -> tempfile::TempDir {
     let (code, _, said) = run(folder.path(), &format!("plan {} --profile-budget 20ms --rehearse 0", model(name)));
     assert_eq!(code, Some(0), "{said}");
     folder
+}
+
+/// Status and body of what an agent serves at `path` of the address of its metrics.
+pub fn get(metrics: &str, path: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(metrics).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, text.split_once("\r\n\r\n").unwrap().1.to_string())
+}
+
+/// The value of a metric with its labels.
+pub fn metric(metrics: &str, name: &str) -> Option<f64> {
+    let (_, text) = get(metrics, "/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    Some(line.parse().unwrap())
 }
 
 /// The exit code of a process, and what it printed to stdout and stderr.
