@@ -213,19 +213,32 @@ fn agents_hold_no_more_after_many_runs() {
     };
     run(1000);
     let held = || lab.agents.iter().filter_map(|agent| resources(agent.worker())).collect::<Vec<_>>();
-    let before = held();
-    let begin = Instant::now();
-    let (median, p95) = run(runs);
-    let rate = runs as f64 / begin.elapsed().as_secs_f64();
-    let after = held();
-    println!("{runs} runs: {rate:.0} a second, median {median} us, 95th percentile {p95} us");
-    for (agent, (before, after)) in lab.agents.iter().zip(before.iter().zip(&after)) {
-        println!(
-            "{}: resident {} to {}, threads {} to {}, descriptors {} to {}",
-            agent.name, before.0, after.0, before.1, after.1, before.2, after.2
-        );
-        assert!(after.0 as f64 <= 1.05 * before.0 as f64, "{}: {before:?}, {after:?}", agent.name);
-        // Threads of the runtime's pool for blocking work come and go.
-        assert!(after.1 <= before.1 + 2 && after.2 <= before.2, "{}: {before:?}, {after:?}", agent.name);
+    let mut before = held();
+    // A leak grows in every batch. The system may once join small pages to a huge one, of which more are resident.
+    let mut grown = String::new();
+    for _ in 0..3 {
+        grown.clear();
+        let begin = Instant::now();
+        let (median, p95) = run(runs);
+        let rate = runs as f64 / begin.elapsed().as_secs_f64();
+        let after = held();
+        println!("{runs} runs: {rate:.0} a second, median {median} us, 95th percentile {p95} us");
+        for (agent, (before, after)) in lab.agents.iter().zip(before.iter().zip(&after)) {
+            let what = format!(
+                "{}: resident {} to {}, threads {} to {}, descriptors {} to {}\n",
+                agent.name, before.0, after.0, before.1, after.1, before.2, after.2
+            );
+            print!("{what}");
+            // Threads of the runtime's pool for blocking work come and go.
+            let is_same = after.1 <= before.1 + 2 && after.2 <= before.2;
+            if after.0 as f64 > 1.05 * before.0 as f64 || !is_same {
+                grown += &what;
+            }
+        }
+        if grown.is_empty() {
+            break;
+        }
+        before = after;
     }
+    assert!(grown.is_empty(), "{grown}");
 }
