@@ -211,11 +211,23 @@ fn a_log_of_json_has_an_object_a_line() {
     let mut devices = edgecut(folder.path());
     devices.args(["devices", "--cluster", "lab.toml"]);
     assert!(within(PATIENCE, devices).status.success());
-    drop(agent);
-    let log = fs::read_to_string(&log).unwrap();
-    let events: Vec<serde_json::Value> =
-        log.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect();
     let is_connection =
         |event: &serde_json::Value| event["message"].as_str().unwrap().starts_with("connection from 127.0.0.1:");
-    assert!(events.iter().any(is_connection), "{log}");
+    // A thread of the agent writes its log; the last line may not be whole yet.
+    let begin = Instant::now();
+    loop {
+        let log = fs::read_to_string(&log).unwrap();
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        let events: Vec<serde_json::Value> = whole
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        if events.iter().any(is_connection) {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{log}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(agent);
 }
