@@ -153,7 +153,7 @@ fn several_sequences_go_through_a_plan_at_a_time() {
 fn attention_is_split_over_agents_with_its_caches() {
     let folder = tempfile::tempdir().unwrap();
     // So slow that transfers take little, and attention most of a step.
-    let flags = ["--dilate".to_string(), "100".to_string()];
+    let flags = ["--dilate".to_string(), "1000".to_string()];
     let agents: Vec<AgentProcess> =
         ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
     fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
