@@ -16,7 +16,7 @@
 //! | `kernel` | how calls become tract operators (feature `kernels`) |
 //! | `families` | one file an operator family |
 //! | `registry` | all operators by name |
-//! | `composite_kernels` | kernels of composite operators |
+//! | `composite_kernels`, `omitted_inputs` | kernels of composite operators; which inputs their arguments are |
 //! | [`passes`] | from graph to graph: type inference, sharding, tiling |
 
 // Of types that rules and kernels share, the former leave members unread.
@@ -30,6 +30,7 @@ mod families;
 #[cfg(feature = "kernels")]
 pub mod kernel;
 mod layout;
+mod omitted_inputs;
 pub mod passes;
 mod registry;
 mod rules;
@@ -38,9 +39,10 @@ mod taps;
 pub mod window;
 mod window_attrs;
 
-pub use composite_kernels::{OMITTED_INPUTS, composite_kernel};
+pub use composite_kernels::{composite_kernel, int8_activations};
 pub use def::{AttrDef, AttrKind, Call, Kernel, ONNX, OpDef, SEMANTICS, TypeError, Typed, Unsupported};
 pub use edgecut_graph::{Alias, FusionClass};
 pub use families::qnn::fixed_point::{FixedPoint, Ties};
 pub use families::recurrent::RecurrentCell;
+pub use omitted_inputs::OMITTED_INPUTS;
 pub use registry::{all, is_contiguous_concat, is_view, lookup};

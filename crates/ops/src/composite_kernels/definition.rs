@@ -1,8 +1,8 @@
 //! What a kernel of a composite operator is, and how it reads a call: by the input indices of the operator's schema.
 
-use edgecut_graph::{Attr, TensorType, Type};
+use edgecut_graph::{TensorType, Type};
 
-use crate::{Call, OpDef, TypeError, Typed};
+use crate::{Call, OpDef, TypeError, Typed, omitted_inputs::present_inputs};
 
 /// The kernel of a composite operator.
 pub(super) struct CompositeKernel {
@@ -12,9 +12,6 @@ pub(super) struct CompositeKernel {
     pub supports: fn(&Typed<'_>) -> Option<bool>,
 }
 
-/// The attribute of an opaque or composite operator that lists the indices of the optional inputs that are omitted.
-pub const OMITTED_INPUTS: &str = "onnx.omitted";
-
 /// The type rule of the definitions here: the types of composite operators are those of their decompositions.
 pub(super) fn no_type_rule(call: &Call<'_>) -> Result<Type, TypeError> {
     Err(call.error("its type follows from its decomposition"))
@@ -23,14 +20,7 @@ pub(super) fn no_type_rule(call: &Call<'_>) -> Result<Type, TypeError> {
 impl<'a> Call<'a> {
     /// The argument index of input `index`; `None` if the input is omitted.
     pub(super) fn arg_index(&self, index: usize) -> Option<usize> {
-        let omitted = match self.attrs.get(OMITTED_INPUTS) {
-            Some(Attr::List(list)) => &list[..],
-            _ => &[],
-        };
-        let is_before = |other: &&Attr| other.int().is_some_and(|other| other < index as i64);
-        let is_omitted = omitted.iter().any(|other| other.int() == Some(index as i64));
-        let arg = index.checked_sub(omitted.iter().filter(is_before).count())?;
-        (!is_omitted && arg < self.args.len()).then_some(arg)
+        present_inputs(self.attrs, self.args.len()).iter().position(|input| *input == index as i64)
     }
 
     /// The type of input `index`; `None` if the input is omitted.

@@ -37,18 +37,22 @@ mod input {
 fn supports(call: &Typed<'_>) -> Option<bool> {
     let is_float32 = |index: usize| call.input_type(index).is_none_or(|ty| ty.dtype == DType::F32);
     let has_unsupported = input::UNSUPPORTED.into_iter().any(|index| call.arg_index(index).is_some());
-    let is_plain = call.are_zero_or_absent(&["sliding_window_cache", "qk_output"])
-        && call.int("smooth_softmax", 0).ok()? <= 0
-        && call.int("causal", 1).ok()? != 0;
     let has_lengths =
         [input::SEQLENS_K, input::TOTAL_SEQUENCE_LENGTH].iter().all(|index| call.arg_index(*index).is_some());
-    let is_read = call.int("local_window_size", -1).is_ok() && call.int("rotary_interleaved", 0).is_ok();
     // An integer is no value of these.
     let has_floats =
         ["scale", "softcap"].into_iter().all(|name| matches!(call.attr(name), None | Some(Attr::Float(_))));
-    let is_float32_out = call.out.tensors().iter().all(|ty| ty.dtype == DType::F32);
-    let is_plain = is_plain && is_read && has_floats && is_float32_out;
-    let is_supported = input::FLOATS.into_iter().all(is_float32) && is_plain && has_lengths && !has_unsupported;
+    let has_integers = call.int("local_window_size", -1).is_ok() && call.int("rotary_interleaved", 0).is_ok();
+    let is_plain = call.are_zero_or_absent(&["sliding_window_cache", "qk_output"])
+        && call.int("smooth_softmax", 0).ok()? <= 0
+        && call.int("causal", 1).ok()? != 0;
+    let is_supported = input::FLOATS.into_iter().all(is_float32)
+        && call.out.tensors().iter().all(|ty| ty.dtype == DType::F32)
+        && has_lengths
+        && !has_unsupported
+        && has_floats
+        && has_integers
+        && is_plain;
     Some(is_supported && Sizes::of(call).is_some())
 }
 
@@ -102,6 +106,7 @@ impl Sizes {
         let has_kv_shape =
             |index: usize| is_packed || call.input_type(index).and_then(dims).is_some_and(|dims| dims == kv);
         let is_consistent = head_size * heads == hidden_size
+            && is_packed == call.arg_index(input::VALUE).is_none()
             && head_size > 0
             && query_heads.is_multiple_of(kv_heads)
             && has_kv_shape(input::KEY)
@@ -109,8 +114,7 @@ impl Sizes {
             && dims(out)? == [batch, new_tokens, query_heads * head_size]
             && dims(present_key)? == cache(present)
             && dims(present_value)? == cache(present);
-        let is_packed_alone = !is_packed || call.arg_index(input::VALUE).is_none();
-        (is_consistent && is_packed_alone).then_some(Sizes {
+        is_consistent.then_some(Sizes {
             batch,
             new_tokens,
             query_heads,

@@ -7,13 +7,12 @@
 
 mod definition;
 mod grouped_attention;
+pub mod int8_activations;
 mod packed_matmul;
 
 use edgecut_graph::{Graph, Operator, Type};
 
-use definition::CompositeKernel;
-pub use definition::OMITTED_INPUTS;
-
+use self::definition::CompositeKernel;
 use crate::{Call, OpDef, Typed};
 
 static KERNELS: &[CompositeKernel] = &[grouped_attention::KERNEL, packed_matmul::KERNEL];
@@ -38,6 +37,7 @@ mod tests {
     use edgecut_graph::{Arg, Attr, DType, Origin, TensorType};
 
     use super::*;
+    use crate::OMITTED_INPUTS;
 
     /// Whether an operator with operands and results of these types has a kernel.
     fn has_kernel(

@@ -6,7 +6,10 @@
 
 use edgecut_graph::DType;
 
-use super::definition::{CompositeKernel, dims, no_type_rule};
+use super::{
+    definition::{CompositeKernel, dims, no_type_rule},
+    int8_activations,
+};
 use crate::{OpDef, Typed};
 
 pub(super) const KERNEL: CompositeKernel = CompositeKernel {
@@ -29,11 +32,8 @@ mod input {
     pub const BIAS: usize = 5;
 }
 
-/// The `accuracy_level` at which activations are quantised to 8 bits.
-const INT8_ACCURACY_LEVEL: i64 = 4;
-
-/// Maximum number of activations with one scale: larger blocks of weights have several blocks of activations.
-const MAX_ACTIVATION_BLOCK: usize = 256;
+/// Maximum number of activations with one scale.
+const MAX_ACTIVATION_BLOCK: usize = int8_activations::MAX_BLOCK as usize;
 
 /// Packed blocks have a multiple of this many bytes.
 const MIN_CHUNK_BYTES: usize = 8;
@@ -44,12 +44,9 @@ fn supports(call: &Typed<'_>) -> Option<bool> {
     let is_packed = dtype(input::B) == Some(DType::U8)
         && dtype(input::ZERO_POINTS).is_none_or(|dtype| dtype == DType::U8)
         && call.are_zero_or_absent(&["weight_prepacked"]);
-    let floats = [input::A, input::SCALES, input::BIAS].into_iter().all(is_float32);
-    let floats = floats && call.out.tensors().iter().all(|ty| ty.dtype == DType::F32);
-    let sizes = Sizes::of(call)?;
-    // For weights of 2 bits, ONNX Runtime quantises activations only at block sizes from 32 to 128.
-    let matches_onnxruntime = sizes.bits != 2 || (32..=128).contains(&sizes.block) || !sizes.quantises_activations;
-    Some(is_packed && floats && matches_onnxruntime && call.arg_index(input::G_IDX).is_none())
+    let floats = [input::A, input::SCALES, input::BIAS].into_iter().all(is_float32)
+        && call.out.tensors().iter().all(|ty| ty.dtype == DType::F32);
+    Some(is_packed && floats && call.arg_index(input::G_IDX).is_none() && Sizes::of(call).is_some())
 }
 
 /// The sizes of a call.
@@ -73,7 +70,8 @@ impl Sizes {
         let bits = number("bits", 4)?;
         let a = dims(call.input_type(input::A)?)?;
         let rows = product(&a[..a.len().checked_sub(1)?])?;
-        let quantises_activations = call.int("accuracy_level", 0).ok()? == INT8_ACCURACY_LEVEL;
+        let level = call.int("accuracy_level", 0).ok()?;
+        let quantises_activations = int8_activations::are_quantised(level, bits as i64, block as u64);
         let sizes = Sizes { rows, depth, columns, block, bits, quantises_activations };
         let is_supported = a.last() == Some(&depth)
             && (1..=MAX_SIZE).contains(&depth)
@@ -154,9 +152,6 @@ mod kernel {
 
     /// Columns that are dequantised at a time for GEMM.
     const TILE: usize = 64;
-
-    /// Minimum divisor, for blocks of zeros: 127 / 1e-36 is finite in float32.
-    const MIN_DIVISOR: f32 = 1e-36;
 
     /// Weights as they are packed.
     struct Weights<'a> {
@@ -270,7 +265,7 @@ mod kernel {
     /// Runtime's MLAS; NaN if an element is.
     fn quantisation_scales(block: &[f32]) -> (f32, f32) {
         let max_abs = block.iter().fold(0f32, |max, x| if x.abs() > max || x.is_nan() { x.abs() } else { max });
-        (127.0 / max_abs.max(MIN_DIVISOR), max_abs / 127.0)
+        (127.0 / max_abs.max(int8_activations::MIN_DIVISOR as f32), max_abs / 127.0)
     }
 
     impl Weights<'_> {

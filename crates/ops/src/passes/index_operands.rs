@@ -2,7 +2,7 @@
 
 use edgecut_graph::{Attr, Graph, Operator, TensorId};
 
-use crate::OMITTED_INPUTS;
+use crate::omitted_inputs::present_inputs;
 
 /// Values from the first to the second, both included.
 pub type ValueRange = (i64, i64);
@@ -36,12 +36,7 @@ pub(super) fn operand_range(graph: &Graph, operator: &Operator, at: usize) -> Op
 impl<'g> Operands<'g> {
     fn of(graph: &'g Graph, operator: &'g Operator) -> Operands<'g> {
         let present: Vec<TensorId> = operator.operands().collect();
-        let omitted: Vec<i64> = match operator.attrs.get(OMITTED_INPUTS) {
-            Some(Attr::List(list)) => list.iter().filter_map(Attr::int).collect(),
-            _ => Vec::new(),
-        };
-        let all = 0..(present.len() + omitted.len()) as i64;
-        let positions = all.filter(|position| !omitted.contains(position)).collect();
+        let positions = present_inputs(&operator.attrs, present.len());
         Operands { graph, operator, positions, present }
     }
 
@@ -165,6 +160,7 @@ fn length(size: Option<i64>) -> Option<ValueRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OMITTED_INPUTS;
     use edgecut_graph::{Arg, DType, Origin, TensorType};
 
     /// An operator by name, attributes and shapes, an operand's index, and that operand's range.

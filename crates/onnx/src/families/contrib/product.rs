@@ -1,6 +1,7 @@
 //! Products fused with what follows them, and products with packed weights.
 
 use edgecut_graph::{DType, TensorId};
+use edgecut_ops::int8_activations;
 
 use super::{elementwise::added, fused_activation::activated, packed_bits::unpacked};
 use crate::{
@@ -60,15 +61,6 @@ fn transposed(call: &mut Call<'_, '_>, x: TensorId, matrix: &str, batch: &str) -
     call.transpose(x, &axes)
 }
 
-/// The `accuracy_level` at which ONNX Runtime's kernels quantise the data to 8 bits.
-const LEVEL_OF_8_BITS: i64 = 4;
-
-/// The largest block of data with one scale. Larger blocks of weights are divided into blocks of this size.
-const LARGEST_BLOCK: u64 = 256;
-
-/// A block of zeros is divided by this, of which 127 times the reciprocal is finite.
-const LEAST_DIVISOR: f64 = 1e-36;
-
 /// A product with weights in rows, quantised in blocks along them: (weight - zero point) scale. At one accuracy level the data are
 /// rounded to 8 bits in blocks, where ONNX Runtime has kernels for that (MLAS, `qnbitgemm`).
 fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
@@ -87,15 +79,15 @@ fn packed_matmul(call: &mut Call<'_, '_>) -> Result<Vec<Value>> {
         return Err(expected());
     }
     let zero = call.optional(3)?;
-    let has_kernel =
-        zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8) && (bits != 2 || (32..=128).contains(&block));
+    let has_kernel = zero.is_none_or(|zero| call.dtype_of(zero) == DType::U8)
+        && int8_activations::are_quantised(call.int("accuracy_level", 0), bits, block);
     let is_known = call.ty(a).shape.fixed().is_some() && call.dtype_of(a) == stored;
-    let is_quantised = has_kernel && is_known && call.int("accuracy_level", 0) == LEVEL_OF_8_BITS;
+    let is_quantised = has_kernel && is_known;
     // The kernels for 8 bits convert half-precision data and scales.
     let dtype = if is_quantised { DType::F32 } else { stored };
     let scales = call.cast(scales, dtype)?;
     let a = call.cast(a, dtype)?;
-    let a = if is_quantised { rounded_to_8_bits(call, a, block.min(LARGEST_BLOCK))? } else { a };
+    let a = if is_quantised { rounded_to_8_bits(call, a, block.min(int8_activations::MAX_BLOCK))? } else { a };
     let zero = match zero {
         Some(zero) if call.dtype_of(zero) == DType::U8 => {
             let width = (blocks * bits.unsigned_abs()).div_ceil(8);
@@ -138,7 +130,7 @@ fn rounded_to_8_bits(call: &mut Call<'_, '_>, x: TensorId, block: u64) -> Result
     let padded = call.reshape(padded, &[&shape[..], &[blocks, block]].concat())?;
     let size = call.map("abs", &[padded])?;
     let most = call.reduce("max", size, &[rank], true)?;
-    let divisor = call.with("maximum", most, LEAST_DIVISOR)?;
+    let divisor = call.with("maximum", most, int8_activations::MIN_DIVISOR)?;
     let largest = call.lowering.scalar(127.0, DType::F32)?;
     let inverse = call.map("divide", &[largest, divisor])?;
     let scaled = call.map("multiply", &[padded, inverse])?;
