@@ -33,6 +33,7 @@ use super::{
     closable::Closable,
     connection_info::ConnectionInfo,
     job_log::Client,
+    lingering::Lingering,
     open_connections::{ConnectionPlace, OpenConnections},
 };
 use crate::{
@@ -47,6 +48,9 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long to wait when the system has no descriptor for another connection.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
+/// How long a client may take to close its connection after the gRPC server has.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
 /// Connections that wait for the gRPC server.
 const QUEUE_LENGTH: usize = 16;
 
@@ -54,7 +58,7 @@ type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection that has sent the preface, which is read again. Its places are free when it is dropped.
 pub(super) struct Connection {
-    stream: Closable<Stream>,
+    stream: Closable<Lingering<Stream>>,
     /// How much of the preface was read again.
     reread: usize,
     about: ConnectionInfo,
@@ -163,7 +167,7 @@ async fn begin(
     let own = open.open(client_id, address).await.ok_or(Refusal::TooMany)?;
     let about = ConnectionInfo { address, client_id, holder, open: own.connection().clone() };
     let closing = own.closing();
-    let stream = Closable::until(stream, async move {
+    let stream = Closable::until(Lingering::new(stream, LINGER_TIME), async move {
         closing.await;
         io::ErrorKind::ConnectionAborted
     });

@@ -36,6 +36,7 @@ mod host;
 mod http;
 mod job_log;
 mod limited_listener;
+mod lingering;
 mod logged_engine;
 mod machine;
 mod measurement_lock;
