@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`solve`](mod@solve) | the best placement, with splits where they gain |
 //! | `strategy` | whole groups, split groups, groups split as another plan splits them |
-//! | `placed` | the best placement of groups that are already split |
+//! | `placed` | candidates of groups that are already split |
+//! | [`uniform_layers`](mod@uniform_layers) | all layers split as one of them |
 //! | `layout_search` | a first plan, by dynamic programming over the layouts of tensors |
 //! | `search` | which groups to split, over which devices, in which ratio |
 //! | `moves` | how the search changes a plan |
@@ -25,8 +26,12 @@ mod placed;
 mod search;
 pub mod solve;
 pub(crate) mod strategy;
+pub mod uniform_layers;
 
-pub use self::solve::{met, nearest, reevaluate, solve};
+pub use self::{
+    solve::{met, nearest, reevaluate, solve},
+    uniform_layers::uniform_layers,
+};
 pub use crate::request::{
     choice::{self, Choice, Choices, Halo},
     costs::{self, Proportional, Shard, ShardCosts},

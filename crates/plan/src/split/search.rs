@@ -12,14 +12,16 @@
 
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-use super::layout_search::{Start, layout_search};
+use super::{
+    layout_search::{Start, layout_search},
+    placed::devices,
+};
 use crate::{
     judge::evaluation::Score,
-    problem::{DeviceId, GroupId},
+    problem::DeviceId,
     request::{
         PlanRequest,
         choice::{Choice, Choices, Halo},
-        expand::Expanded,
         goal::Goal,
         ratios::speeds,
         split_option::{Need, ResultLayout, SplitOption},
@@ -294,20 +296,9 @@ impl Search<'_, '_> {
         if expanded.divisions.is_empty() {
             return None;
         }
-        let devices = self.devices(&expanded)?;
+        let devices = devices(&expanded, &self.whole)?;
         let score = FastEvaluator::new(&expanded.problem).score(&devices, &expanded.order()).ok()?;
         Some(Incumbent { choices, score, devices, evaluations: 0 })
-    }
-
-    /// The device of every group: the only one it can run on, or that of the group it stands for.
-    fn devices(&self, expanded: &Expanded) -> Option<Vec<DeviceId>> {
-        let problem = &expanded.problem;
-        let device = |id: GroupId| {
-            let able: Vec<DeviceId> = problem.device_ids().filter(|d| problem.cost(id, *d).is_some()).collect();
-            let home = expanded.of.get(id.0 as usize).copied().flatten().and_then(|g| self.whole.get(g)).copied();
-            home.filter(|home| able.contains(home)).or(able.first().copied())
-        };
-        problem.group_ids().map(device).collect()
     }
 
     fn keep(&mut self, found: Incumbent) {

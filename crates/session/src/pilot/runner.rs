@@ -91,8 +91,12 @@ impl PilotRunner<'_> {
                 // First from the splits of the fastest, then from the beginning: another split may look better now.
                 let start = (round % 2 == 0).then_some(&fastest.candidate.choices);
                 let less = reserve.applied_to(&known.applied_to(self.request));
-                let found = split::nearest(&less, start).ok().filter(keeps_memory);
-                let found = found.map(|found| MemoryReserve::restored(found, self.request));
+                let found = split::nearest(&less, start).ok();
+                // Not in the first round: layers that are split differently show what each way takes in context.
+                let uniform = found.as_ref().and_then(|found| split::uniform_layers(&less, found));
+                let new = [uniform, found].into_iter().flatten().filter(keeps_memory);
+                let mut new = new.map(|found| MemoryReserve::restored(found, self.request));
+                let found = new.find(|found| is_new(&trials, found));
                 for found in found.into_iter().chain(variants.drain(..)) {
                     add_new(&mut next, &trials, found);
                 }

@@ -13,7 +13,7 @@ use crate::{
         choice::{Choice, Choices, Halo},
         instance::Instance,
     },
-    split::{bound::bound_by, placed::placed},
+    split::placed::split_candidate,
 };
 
 /// See the module's head.
@@ -39,13 +39,7 @@ impl Strategy for Like {
 /// [`Ratios::Tuned`] in theirs.
 fn like(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Candidate, NoPlan> {
     let choices = choices_like(&request.instance, splits)?;
-    let applied = request.applied(choices.clone());
-    let expanded = request.expanded(&applied)?;
-    let solution = placed(&expanded, &request.goal.search, None)?;
-    let splits = request.instance.splits(&expanded);
-    let mut candidate = Candidate::split(solution, expanded, splits, choices, applied);
-    bound_by(request, &mut candidate)?;
-    Ok(candidate)
+    split_candidate(request, choices, |_| None, &request.goal.search)
 }
 
 /// The choices that `splits` come from.

@@ -9,7 +9,7 @@ use crate::{
     problem::DeviceId,
     request::{PlanRequest, choice::Choices, ratios::Ratios},
     search::options::Options,
-    split::{bound::bound_by, placed::placed, search},
+    split::{placed::split_candidate, search},
 };
 
 /// The part (one over it) of the evaluations that each search for splits may take, and the placing of the groups that
@@ -52,7 +52,6 @@ impl Strategy for Split {
         }
         if let Some(found) = &mut tried.found {
             found.whole = first.whole;
-            bound_by(request, found)?;
         }
         Ok(tried)
     }
@@ -97,12 +96,10 @@ fn split_from(
         false => Score { violation: f64::INFINITY, ..Default::default() },
     };
     let found = search::search(request, homes, floor, budget, start)?;
-    let applied = request.applied(found.choices.clone());
-    let expanded = request.expand(&applied).ok()?;
     let few = Options { budget: Some(budget.max(64)), ..request.goal.search };
-    let known = (applied == found.choices).then_some(&found.devices[..]);
-    let mut solution = placed(&expanded, &few, known).ok()?;
-    solution.evaluations += found.evaluations;
-    let splits = request.instance.splits(&expanded);
-    Some(Candidate::split(solution, expanded, splits, found.choices, applied))
+    // Other ratios have other shards.
+    let known = Some(found.devices).filter(|_| request.applied(found.choices.clone()) == found.choices);
+    let mut candidate = split_candidate(request, found.choices, |_| known, &few).ok()?;
+    candidate.solution.evaluations += found.evaluations;
+    Some(candidate)
 }
