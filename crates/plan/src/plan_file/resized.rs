@@ -20,7 +20,7 @@ pub enum ResizedError {
 }
 
 /// `plan` of `graph` for `other`, the same model with other sizes. Each operator is split along the axis that cuts the same dimensions
-/// at the same positions. Times, memory and transfers remain those of `plan`.
+/// at the same positions, with the same tiles. Times, memory and transfers remain those of `plan`.
 ///
 /// # Errors
 /// If operators or parameters are others, or an operator has no such axis.
@@ -40,7 +40,6 @@ pub fn resized(plan: &Plan, graph: &Graph, other: &Graph) -> Result<Plan, Resize
         }
         let (one, of_other) = (graph.operator(split.operator), other.operator(split.operator));
         let axis = counterpart((graph, one), split.axis, (other, of_other));
-        let axis = axis.filter(|_| split.tiles.is_empty());
         let axis = axis.ok_or_else(|| ResizedError::Split(graph.unique_name(split.operator).to_string()))?;
         Ok(Split { axis, ..split.clone() })
     };
@@ -67,4 +66,45 @@ pub fn check_same_operators(graph: &Graph, other: &Graph) -> Result<(), ResizedE
     let is_same =
         operators(graph) == operators(other) && declared(graph) == declared(other) && graph.outputs == other.outputs;
     if is_same { Ok(()) } else { Err(ResizedError::Operators) }
+}
+
+#[cfg(test)]
+mod tests {
+    use edgecut_graph::OperatorId;
+    use edgecut_relay::{ImportOptions, import};
+
+    use super::*;
+    use crate::{
+        plan_file::planned_graph::divided,
+        problem::DeviceId,
+        testing::{CONVOLUTIONS, with_request},
+    };
+
+    #[test]
+    fn tiles_are_those_of_the_same_axis() {
+        let batch = CONVOLUTIONS.replace("(1, 16, 64, 64)", "(3, 16, 64, 64)");
+        let text = format!("#[version = \"0.0.5\"]\n{batch}");
+        let other = import("model", text.as_bytes(), &ImportOptions::default()).unwrap().graph;
+        with_request(CONVOLUTIONS, &[1000.0, 1000.0], |request| {
+            let graph = request.instance.split_options.graph;
+            let mut plan = crate::plan(&request).unwrap().to_plan(&request).unwrap();
+            let operator = OperatorId(0);
+            let rows = |graph: &Graph| {
+                let mut axes = edgecut_ops::passes::axes::axes(graph, graph.operator(operator)).into_iter();
+                axes.position(|axis| axis.size == 64).unwrap()
+            };
+            plan.splits = vec![Split {
+                operator,
+                axis: rows(graph),
+                cuts: vec![0, 32, 64],
+                tiles: vec![0..33, 31..64],
+                packed: None,
+                devices: vec![DeviceId(0), DeviceId(1)],
+            }];
+            assert_ne!(rows(graph), rows(&other), "several images are an axis");
+            let resized = resized(&plan, graph, &other).unwrap();
+            assert_eq!(resized.splits, [Split { axis: rows(&other), ..plan.splits[0].clone() }]);
+            divided(&other, &[], &resized.splits).unwrap();
+        });
+    }
 }
