@@ -36,7 +36,7 @@ pub fn within(patience: Duration, mut command: Command) -> Output {
 pub fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     let mut command = edgecut(folder);
     command.args(line.split_whitespace());
-    texts(within(Duration::from_secs(120), command))
+    texts(within(Duration::from_secs(300), command))
 }
 
 /// A folder with `plan.json`, a plan of one of the repository's models for this machine alone, made without pilot runs.
