@@ -184,7 +184,8 @@ fn agents_are_killed_at_any_moment() {
     );
 }
 
-/// What a process holds, where the system tells.
+/// What a process holds.
+#[derive(Debug)]
 struct Resources {
     resident: u64,
     /// Bytes in transparent huge pages: the system collapses small pages, which makes untouched memory resident.
@@ -194,6 +195,7 @@ struct Resources {
 }
 
 impl Resources {
+    /// `None` where there is no /proc.
     fn of(pid: u32) -> Option<Resources> {
         let field = |file: &str, name: &str| {
             let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
@@ -247,18 +249,7 @@ fn agents_hold_no_more_after_many_runs() {
             after = held();
         }
         for (number, (before, after)) in before.iter().zip(&after).enumerate() {
-            let what = format!(
-                "{}: resident {} to {}, of it in huge pages {} to {}, threads {} to {}, descriptors {} to {}",
-                lab.agents[number].name,
-                before.resident,
-                after.resident,
-                before.huge,
-                after.huge,
-                before.threads,
-                after.threads,
-                before.descriptors,
-                after.descriptors
-            );
+            let what = format!("{}: {before:?} to {after:?}", lab.agents[number].name);
             println!("{what}");
             let most = 1.05 * before.resident as f64;
             let joined = after.huge.saturating_sub(before.huge);

@@ -58,7 +58,8 @@ type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection that has sent the preface, which is read again. Its places are free when it is dropped.
 pub(super) struct Connection {
-    stream: Closable<Lingering<Stream>>,
+    stream: Closable<Stream>,
+    lingering: Lingering,
     /// How much of the preface was read again.
     reread: usize,
     about: ConnectionInfo,
@@ -167,11 +168,12 @@ async fn begin(
     let own = open.open(client_id, address).await.ok_or(Refusal::TooMany)?;
     let about = ConnectionInfo { address, client_id, holder, open: own.connection().clone() };
     let closing = own.closing();
-    let stream = Closable::until(Lingering::new(stream, LINGER_TIME), async move {
+    let stream = Closable::until(stream, async move {
         closing.await;
         io::ErrorKind::ConnectionAborted
     });
-    Ok(Connection { stream, reread: 0, about, _places: (place, own) })
+    let lingering = Lingering::new(LINGER_TIME);
+    Ok(Connection { stream, lingering, reread: 0, about, _places: (place, own) })
 }
 
 /// TLS, if there is an identity, and the preface.
@@ -229,7 +231,8 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let Connection { stream, lingering, .. } = &mut *self;
+        lingering.poll_shutdown(Pin::new(stream), cx)
     }
 
     fn poll_write_vectored(

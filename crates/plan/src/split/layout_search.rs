@@ -11,6 +11,7 @@ use std::{
     rc::Rc,
 };
 
+use super::placed::Assignment;
 use crate::{
     problem::{
         DeviceId,
@@ -30,17 +31,9 @@ use edgecut_ops::{is_view, split::ShardedAxis};
 /// Most states that are kept between two groups.
 const WIDTH: usize = 48;
 
-/// Splits for some groups, and the devices of the others.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Start {
-    pub choices: Choices,
-    /// By group.
-    pub whole: Vec<DeviceId>,
-}
-
 /// The plan over `devices` that is done first, of those in which a split group is shared by the devices in the ratio of
 /// their numbers in `devices`. `None` if some group runs on none of them, or the request is to stop.
-pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64)]) -> Option<Start> {
+pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64)]) -> Option<Assignment> {
     let instance = &*request.instance;
     let table = Table::of(instance, devices);
     let mut states = vec![State::initial(&table)];
@@ -69,7 +62,7 @@ pub(super) fn layout_search(request: &PlanRequest<'_>, devices: &[(DeviceId, f64
         states = kept.into_iter().map(|(_, state)| state).collect();
     }
     let best = states.into_iter().next()?;
-    Some(best.start(instance))
+    Some(best.assignment(instance))
 }
 
 /// What does not change during the search.
@@ -429,16 +422,16 @@ impl State {
         Some((arrival, copied))
     }
 
-    fn start(self, instance: &Instance<'_>) -> Start {
+    fn assignment(self, instance: &Instance<'_>) -> Assignment {
         let groups = instance.split_options.groups.len();
-        let mut start = Start { choices: Choices::new(), whole: vec![instance.network.source; groups] };
+        let mut found = Assignment { choices: Choices::new(), whole: vec![instance.network.source; groups] };
         let mut chosen = self.chosen.as_deref();
         for group in (0..groups).rev() {
             let Some(of) = chosen else { break };
-            start.whole[group] = of.device;
-            start.choices.extend(of.choice.clone().map(|choice| (group, choice)));
+            found.whole[group] = of.device;
+            found.choices.extend(of.choice.clone().map(|choice| (group, choice)));
             chosen = of.before.as_deref();
         }
-        start
+        found
     }
 }

@@ -12,6 +12,14 @@ use crate::{
     search::{options::Options, solve},
 };
 
+/// How groups are split, and where those are that are not.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Assignment {
+    pub choices: Choices,
+    /// By group: its device if it is not split.
+    pub whole: Vec<DeviceId>,
+}
+
 /// The candidate with groups split by `choices`, in the ratios of the request. Groups are on the devices that `known` gives, or on
 /// better ones.
 ///

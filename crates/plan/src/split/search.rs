@@ -13,8 +13,8 @@
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 use super::{
-    layout_search::{Start, layout_search},
-    placed::devices,
+    layout_search::layout_search,
+    placed::{Assignment, devices},
 };
 use crate::{
     judge::evaluation::Score,
@@ -187,8 +187,8 @@ impl Search<'_, '_> {
                 if !starts.is_empty() && self.is_over() {
                     break;
                 }
-                let alike = self.cheapest_axes(&ratio).map(|choices| Start { choices, whole: whole.clone() });
-                for Start { choices, whole } in layout_search(self.request, &ratio).into_iter().chain(alike) {
+                let alike = self.cheapest_axes(&ratio).map(|choices| Assignment { choices, whole: whole.clone() });
+                for Assignment { choices, whole } in layout_search(self.request, &ratio).into_iter().chain(alike) {
                     self.whole = whole;
                     let mut recomputed = choices.clone();
                     recomputed.values_mut().for_each(|choice| choice.halo = Halo::Recomputed);

@@ -5,17 +5,12 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::placed::{devices, split_candidate};
+use super::placed::{Assignment, devices, split_candidate};
 use crate::{
     candidate::Candidate,
     judge::evaluation::Score,
     problem::{DeviceId, Objective},
-    request::{
-        PlanRequest,
-        choice::{Choice, Choices},
-        instance::Instance,
-        split_option::SplitOption,
-    },
+    request::{PlanRequest, choice::Choice, instance::Instance, split_option::SplitOption},
     search::{fast_evaluator::FastEvaluator, options::Options},
 };
 
@@ -33,15 +28,15 @@ pub fn uniform_layers(request: &PlanRequest<'_>, candidate: &Candidate) -> Optio
     }
     let instance = &request.instance;
     let layers = Layers::of(&instance.representatives)?;
-    let before = Layout { choices: candidate.choices.clone(), whole: whole_devices(instance, candidate) };
-    let mut best: Option<(Layout, Score)> = None;
+    let before = Assignment { choices: candidate.choices.clone(), whole: whole_devices(instance, candidate) };
+    let mut best: Option<(Assignment, Score)> = None;
     let mut tried = vec![before.clone()];
     for template in layers.each() {
         if request.goal.search.stop.is_requested() {
             break;
         }
         // A plan without splits is another candidate.
-        let is_new = |next: &Layout| !next.choices.is_empty() && !tried.contains(next);
+        let is_new = |next: &Assignment| !next.choices.is_empty() && !tried.contains(next);
         let Some(next) = layers.copied_from(&template, &before, instance).filter(is_new) else { continue };
         tried.push(next.clone());
         let Some(score) = score(request, &next) else { continue };
@@ -49,7 +44,7 @@ pub fn uniform_layers(request: &PlanRequest<'_>, candidate: &Candidate) -> Optio
             best = Some((next, score));
         }
     }
-    let (Layout { choices, whole }, _) = best?;
+    let (Assignment { choices, whole }, _) = best?;
     let options = Options { budget: Some(PLACEMENTS), ..request.goal.search };
     let mut uniform = split_candidate(request, choices, |expanded| devices(expanded, &whole), &options).ok()?;
     (uniform.whole, uniform.attempts) = (candidate.whole, candidate.attempts.clone());
@@ -65,18 +60,10 @@ pub fn uniform_layers(request: &PlanRequest<'_>, candidate: &Candidate) -> Optio
     is_kept.then_some(uniform)
 }
 
-/// Where all groups are.
-#[derive(Debug, Clone, PartialEq)]
-struct Layout {
-    choices: Choices,
-    /// By group: its device if it is not split.
-    whole: Vec<DeviceId>,
-}
-
-/// What a layout is worth; `None` if it cannot be computed.
-fn score(request: &PlanRequest<'_>, layout: &Layout) -> Option<Score> {
-    let expanded = request.expand(&request.applied(layout.choices.clone())).ok()?;
-    let devices = devices(&expanded, &layout.whole)?;
+/// What an assignment is worth; `None` if it cannot be computed.
+fn score(request: &PlanRequest<'_>, assignment: &Assignment) -> Option<Score> {
+    let expanded = request.expand(&request.applied(assignment.choices.clone())).ok()?;
+    let devices = devices(&expanded, &assignment.whole)?;
     FastEvaluator::new(&expanded.problem).score(&devices, &expanded.order()).ok()
 }
 
@@ -132,12 +119,17 @@ impl Layers {
         })
     }
 
-    /// `layout` with the groups of all layers split and placed as those of layer `template`; `None` if some group cannot be.
-    fn copied_from(&self, template: &Range<usize>, layout: &Layout, instance: &Instance<'_>) -> Option<Layout> {
-        let mut next = layout.clone();
+    /// `assignment` with the groups of all layers split and placed as those of layer `template`; `None` if some group cannot be.
+    fn copied_from(
+        &self,
+        template: &Range<usize>,
+        assignment: &Assignment,
+        instance: &Instance<'_>,
+    ) -> Option<Assignment> {
+        let mut next = assignment.clone();
         for (group, model) in self.each().flat_map(|layer| layer.zip(template.clone())) {
-            next.whole[group] = layout.whole[model];
-            match layout.choices.get(&model) {
+            next.whole[group] = assignment.whole[model];
+            match assignment.choices.get(&model) {
                 Some(choice) => drop(next.choices.insert(group, same_choice(instance, choice, model, group)?)),
                 None => drop(next.choices.remove(&group)),
             }
