@@ -1,10 +1,14 @@
 // Builds dist/report.js and dist/report.css from src: bundled, minified, licences of the libraries in the head.
 import { build } from "esbuild";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url)), at = (...path) => join(here, ...path);
+// A file that stays as it was is not written: cargo would build what includes it again.
+function write(path, text) {
+  if (!existsSync(path) || readFileSync(path, "utf8") !== text) writeFileSync(path, text);
+}
 const options = { bundle: true, minify: true, target: "es2020", charset: "utf8", legalComments: "none", write: false, metafile: true };
 
 const script = await build({ ...options, entryPoints: [at("src/main.js")], format: "iife", outdir: at("dist") });
@@ -18,8 +22,8 @@ for (const name of packages) {
 const licences = [...texts].map(([text, names]) => `${names.join(", ")}:\n\n${text}`).join("\n\n");
 const code = script.outputFiles[0].text;
 if (/<\/script/i.test(code + licences) || code.includes("<!--")) throw new Error("the script would end its element");
-writeFileSync(at("dist/report.js"), `/*\nBuilt from crates/report/page; contains\n\n${licences}\n*/\n${code}`);
+write(at("dist/report.js"), `/*\nBuilt from crates/report/page; contains\n\n${licences}\n*/\n${code}`);
 
 const style = await build({ ...options, entryPoints: [at("src/style.css")], outdir: at("dist") });
-writeFileSync(at("dist/report.css"), style.outputFiles[0].text);
+write(at("dist/report.css"), style.outputFiles[0].text);
 console.log(`report.js ${code.length + licences.length} bytes, of it licences ${licences.length}; report.css ${style.outputFiles[0].text.length} bytes`);

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -37,7 +38,12 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// If TLS cannot be set up or the socket fails.
-pub async fn serve(listener: TcpListener, host: Arc<Host>) -> Result<(), ServeError> {
+pub fn serve(listener: TcpListener, host: Arc<Host>) -> Pin<Box<dyn Future<Output = Result<(), ServeError>> + Send>> {
+    // Boxed: as an opaque type it would be compiled, with all of the server, in every crate that calls it.
+    Box::pin(serve_until_shutdown(listener, host))
+}
+
+async fn serve_until_shutdown(listener: TcpListener, host: Arc<Host>) -> Result<(), ServeError> {
     let shutdown = host.shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServer<Service>>().await;

@@ -45,7 +45,7 @@ const ONNX: &str = "";
 /// The domain of ONNX Runtime's operators.
 const MICROSOFT: &str = "com.microsoft";
 
-const FAMILIES: &[Family] = &[
+static FAMILIES: &[Family] = &[
     lowered(activation::OPS),
     kept(ONNX, activation::COMPOSED_OPS),
     Family { domain: ONNX, operators: attention::OPS, is_kept: attention::is_kept },

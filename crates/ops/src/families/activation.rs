@@ -7,7 +7,7 @@ use crate::{
 };
 use edgecut_graph::{Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.relu", &["data"], same_type)
         .class(FusionClass::Elementwise)
         .alias(Alias::InPlace)

@@ -9,7 +9,7 @@ const COMPILER_ATTRS: &[AttrDef] = &[AttrDef::required("compiler", AttrKind::Str
 
 const NO_RUNTIME: &str = "it belongs to TVM's virtual machine";
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     annotation("annotation.bitpack_start"),
     annotation("annotation.bitpack_end"),
     annotation("annotation.checkpoint"),

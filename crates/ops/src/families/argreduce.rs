@@ -12,7 +12,7 @@ const ARG_ATTRS: &[AttrDef] = &[
     AttrDef::new("exclude", AttrKind::Bool, "False"),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     arg("argmax").host(kernel!(|call, inputs| extreme(call, &inputs[0], true))),
     arg("argmin").host(kernel!(|call, inputs| extreme(call, &inputs[0], false))),
 ];

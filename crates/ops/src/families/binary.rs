@@ -5,7 +5,7 @@ use crate::rules::{FUNCTION_COST, broadcast_type, per_output};
 use crate::split::{Linearity, elementwise};
 use crate::{Alias, FusionClass, OpDef};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     binary("add", kernel!(|w, c, i| by_tract(w, c, i, math::add, numbers!(add)))).linearity(Linearity::Offset(&[0, 1])),
     binary("subtract", kernel!(|w, c, i| by_tract(w, c, i, math::sub, numbers!(sub))))
         .linearity(Linearity::Offset(&[0])),

@@ -11,7 +11,7 @@ use crate::{
 };
 use edgecut_graph::{Attr, DType, Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.bitpack", &["data"], packed_type)
         .attrs(
             "relay.attrs.BitPackAttrs",

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(crate) const INIT_ATTRS: &[AttrDef] =
     &[AttrDef::required("shape", AttrKind::OptionalInts), AttrDef::new("dtype", AttrKind::DType, "\"\"")];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("broadcast_to", &["data"], broadcast_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .class(FusionClass::Broadcast)

@@ -7,7 +7,7 @@ use edgecut_graph::{TensorType, Type};
 
 const CAST_ATTRS: &[AttrDef] = &[AttrDef::required("dtype", AttrKind::DType)];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("cast", &["data"], cast_type)
         .attrs("relay.attrs.CastAttrs", CAST_ATTRS)
         .class(FusionClass::Elementwise)

@@ -4,7 +4,7 @@ use crate::rules::{per_output, same_type};
 use crate::split::elementwise;
 use crate::{Alias, AttrDef, AttrKind, FusionClass, OpDef};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("clip", &["data"], same_type)
     .attrs(
         "relay.attrs.ClipAttrs",
         &[AttrDef::required("a_min", AttrKind::Float), AttrDef::required("a_max", AttrKind::Float)],

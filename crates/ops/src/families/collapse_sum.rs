@@ -5,7 +5,7 @@ use crate::rules::per_input;
 use crate::{Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("collapse_sum_like", &["data", "collapse_type"], like_type)
         .class(FusionClass::Reduce)
         .flops(per_input::<1>)

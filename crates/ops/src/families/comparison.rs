@@ -16,7 +16,7 @@ macro_rules! comparison {
     };
 }
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     comparison!("equal", ==),
     // Not `!=`: TVM uses LLVM's ordered comparison, which is false for NaN.
     comparison(

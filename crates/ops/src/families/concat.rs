@@ -5,7 +5,7 @@ use crate::split::SplitAxis;
 use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Attr, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("concatenate", &["data"], concatenated)
         .attrs("relay.attrs.ConcatenateAttrs", &[AttrDef::new("axis", AttrKind::Int, "0")])
         .class(FusionClass::Injective)

@@ -5,7 +5,7 @@
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, layout::map_dim, rules::per_output};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("nn.correlation", &["data1", "data2"], correlation_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("nn.correlation", &["data1", "data2"], correlation_type)
     .attrs(
         "relay.attrs.CorrelationAttrs",
         &[

@@ -7,7 +7,7 @@ use crate::split::{SplitAxis, elementwise_on};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Attr, DType, Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("zeros", &[], init_type)
         .attrs("relay.attrs.InitOpAttrs", INIT_ATTRS)
         .split(filled_axes)

@@ -8,7 +8,7 @@ use crate::{
 };
 use edgecut_graph::{Attr, Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.dense", &["data", "weight"], |call| matmul_type(call, false, true))
         .attrs("relay.attrs.DenseAttrs", DENSE)
         .operand_types(|call, known| weight_type(call, known, false, true))

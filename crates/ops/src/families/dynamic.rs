@@ -10,7 +10,7 @@ use crate::families::view::{RESHAPE_ATTRS, drop_axes, new_shape};
 use crate::{Alias, AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("dyn.reshape", &["data", "newshape"], reshape_type)
         .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS)
         .class(FusionClass::Injective)

@@ -6,7 +6,7 @@ use crate::families::pad::{self, PAD};
 use crate::{AttrDef, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Attr, Attrs, Dim, TensorData, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     dynamic("dyn.nn.pad", &["data", "pad_width", "pad_val"], "relay.attrs.PadAttrs", PAD),
     dynamic("dyn.nn.upsampling", &["data", "scale_h", "scale_w"], "relay.attrs.UpSamplingAttrs", UPSAMPLING),
     dynamic(

@@ -4,7 +4,7 @@ use crate::split::SplitAxis;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("einsum", &["data"], einsum_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("einsum", &["data"], einsum_type)
     .attrs("relay.attrs.EinsumAttrs", &[AttrDef::required("equation", AttrKind::Str)])
     .class(FusionClass::Injective)
     .flops(products)

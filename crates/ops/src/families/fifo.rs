@@ -2,7 +2,7 @@
 
 use crate::{AttrDef, AttrKind, OpDef};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("nn.fifo_buffer", &["data", "buffer"], |call| {
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("nn.fifo_buffer", &["data", "buffer"], |call| {
     let (data, buffer) = (call.tensor(0)?, call.tensor(1)?);
     call.same_dtype(data, buffer)?;
     call.axis("axis", 0, &buffer.shape)?;

@@ -3,7 +3,7 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError};
 use edgecut_graph::{Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("dft", &["re_data", "im_data"], dft_type)
         .attrs("relay.attrs.DFTAttrs", &[AttrDef::new("inverse", AttrKind::Bool, "False")])
         .attrs_in_metadata()

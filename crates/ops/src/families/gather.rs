@@ -4,7 +4,7 @@ use crate::split::SplitAxis;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("take", &["data", "indices"], take_type)
         .attrs(
             "relay.attrs.TakeAttrs",

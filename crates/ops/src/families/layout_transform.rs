@@ -6,7 +6,7 @@ use edgecut_graph::{Shape, TensorType, Type};
 const LAYOUTS: &[AttrDef] =
     &[AttrDef::required("src_layout", AttrKind::Str), AttrDef::required("dst_layout", AttrKind::Str)];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("layout_transform", &["data"], transformed_type)
         .attrs("relay.attrs.LayoutTransformAttrs", LAYOUTS)
         .class(FusionClass::Opaque)

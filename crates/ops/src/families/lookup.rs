@@ -5,7 +5,7 @@ use crate::rules::{FUNCTION_COST, per_output, same_type};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("argwhere", &["condition"], argwhere_type).host(kernel!(argwhere)),
     OpDef::new("searchsorted", &["sorted_sequence", "values"], searchsorted_type)
         .attrs(

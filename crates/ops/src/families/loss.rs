@@ -4,7 +4,7 @@ use crate::rules::{FUNCTION_COST, per_input};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.cross_entropy", &["x", "y"], entropy_type)
         .flops(per_input::<{ FUNCTION_COST + 2 }>)
         .host(kernel!(|call, inputs| entropy(call, inputs, f64::ln))),

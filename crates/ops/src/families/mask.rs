@@ -4,7 +4,7 @@ use crate::rules::same_type;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::Type;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("trilu", &["data", "k"], trilu_type)
         .attrs("relay.attrs.TriluAttrs", &[AttrDef::new("upper", AttrKind::Bool, "True")])
         .attrs_in_metadata()

@@ -54,8 +54,9 @@ pub(crate) mod vision;
 
 use crate::OpDef;
 
-/// Every family's table.
-pub(crate) const FAMILIES: &[&[OpDef]] = &[
+/// Every family's table. Tables are statics: generic kernels of a constant would be compiled again in every crate that looks an
+/// operator up.
+pub(crate) static FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
     annotate::OPS,
     argreduce::OPS,

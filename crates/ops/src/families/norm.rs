@@ -9,7 +9,7 @@ use crate::{
 };
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.batch_norm", &["data", "gamma", "beta", "moving_mean", "moving_var"], batch_type)
         .attrs("relay.attrs.BatchNormAttrs", &affine("1"))
         .operand_types(vector_type)

@@ -6,7 +6,7 @@ use edgecut_graph::{Attr, Type};
 pub(crate) const PAD: &[AttrDef] =
     &[AttrDef::required("pad_width", AttrKind::Ints), AttrDef::new("pad_mode", AttrKind::Str, "\"constant\"")];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.pad", &["data", "pad_val"], pad_type)
         .attrs("relay.attrs.PadAttrs", PAD)
         .class(FusionClass::Injective)

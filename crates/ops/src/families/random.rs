@@ -9,7 +9,7 @@ const NOT_REPRODUCED: &str = "the random stream of TVM is not reproduced";
 const FLOAT_ATTRS: &[AttrDef] =
     &[AttrDef::required("out_shape", AttrKind::Ints), AttrDef::new("out_dtype", AttrKind::DType, "\"\"")];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     random("random.threefry_generate", &["key"], |call| with_key(call, TensorType::new(DType::U64, shape(call)?)))
         .attrs("relay.attrs.ThreefryGenerateAttrs", &[AttrDef::required("out_shape", AttrKind::Ints)]),
     random("random.threefry_split", &["key"], |call| with_key(call, call.tensor(0)?.clone())),

@@ -11,7 +11,7 @@ const REDUCE_ATTRS: &[AttrDef] = &[
     AttrDef::new("exclude", AttrKind::Bool, "False"),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     reduction("sum").split(sum_axes).wire(kernel!(sum)).recipe(kernel!(fold_recipe)),
     reduction("mean").wire(kernel!(mean)),
     reduction("prod")

@@ -5,7 +5,7 @@ use crate::split::{SplitAxis, aligned, off};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("repeat", &["data"], repeat_type)
         .attrs(
             "relay.attrs.RepeatAttrs",

@@ -11,7 +11,7 @@ const SCAN_ATTRS: &[AttrDef] = &[
     AttrDef::new("exclusive", AttrKind::Bool, "False"),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[scan("cumsum"), scan("cumprod")];
+pub(crate) static OPS: &[OpDef] = &[scan("cumsum"), scan("cumprod")];
 
 const fn scan(name: &'static str) -> OpDef {
     OpDef::new(name, &["data"], scan_type)

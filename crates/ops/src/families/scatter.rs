@@ -12,7 +12,7 @@ pub(crate) const ONE_HOT_ATTRS: &[AttrDef] = &[
     AttrDef::new("dtype", AttrKind::DType, "\"\""),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("scatter_elements", &["data", "indices", "updates"], scatter_type)
         .attrs(
             "relay.attrs.ScatterElementsAttrs",

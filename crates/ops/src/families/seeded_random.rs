@@ -22,7 +22,7 @@ const LOW: AttrDef = AttrDef::new("low", AttrKind::Float, "0.0");
 
 const HIGH: AttrDef = AttrDef::new("high", AttrKind::Float, "1.0");
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     drawn("random_normal", &[], shape_type).attrs("", &[SHAPE, DTYPE, MEAN, SCALE, SEED]).host(kernel!(normal)),
     drawn("random_normal_like", &["data"], like_type).attrs("", &[DTYPE, MEAN, SCALE, SEED]).host(kernel!(normal)),
     drawn("random_uniform", &[], shape_type).attrs("", &[SHAPE, DTYPE, LOW, HIGH, SEED]).host(kernel!(uniform)),

@@ -5,7 +5,7 @@ use crate::split::elementwise;
 use crate::{Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("where", &["condition", "x", "y"], where_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("where", &["condition", "x", "y"], where_type)
     .class(FusionClass::Broadcast)
     .flops(per_output::<1>)
     .split(elementwise)

@@ -12,7 +12,7 @@ pub(crate) const STRIDED_ATTRS: &[AttrDef] = &[
     AttrDef::required("axes", AttrKind::OptionalInts),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("strided_slice", &["data"], strided_type)
         .attrs("relay.attrs.StridedSliceAttrs", STRIDED_ATTRS)
         .class(FusionClass::Injective)

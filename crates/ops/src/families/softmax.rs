@@ -3,7 +3,7 @@
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output, split::off};
 use edgecut_graph::Type;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     define("nn.softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax))),
     define("nn.fast_softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::Softmax))),
     define("nn.log_softmax", kernel!(|wiring, call, inputs| softmax(wiring, call, inputs, SoftmaxKind::LogSoftmax))),

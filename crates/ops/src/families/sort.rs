@@ -18,7 +18,7 @@ pub(crate) const TOPK_ATTRS: &[AttrDef] = &[
     AttrDef::new("dtype", AttrKind::DType, "\"\""),
 ];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("sort", &["data"], sort_type)
         .attrs("relay.attrs.ArgsortAttrs", SORT_ATTRS)
         .flops(comparisons)

@@ -7,7 +7,7 @@ use crate::{
 };
 use edgecut_graph::{Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.space_to_depth", &["data"], |call| sub_pixel_type(call, true))
         .attrs("relay.attrs.SubPixelAttrs", SUB_PIXEL)
         .class(FusionClass::Injective)

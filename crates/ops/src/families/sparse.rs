@@ -3,7 +3,7 @@
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, layout::map_dim, rules::per_input};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     dense("nn.sparse_dense", &["dense_data", "sparse_data", "sparse_indices", "sparse_indptr"]),
     dense("nn.internal.sparse_dense_padded", &["data", "weight_data", "weight_indices", "weight_indptr"]),
     OpDef::new("nn.sparse_conv2d", &["dense_data", "sparse_data", "sparse_indices", "sparse_indptr"], conv_type)

@@ -5,7 +5,7 @@ use crate::{Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 use std::collections::BTreeSet;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("sparse_reshape", &["sparse_indices", "prev_shape", "new_shape"], reshape_type)
         .class(FusionClass::Injective)
         .host(kernel!(reshape)),

@@ -4,7 +4,7 @@ use crate::split::{Linearity, SplitAxis};
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, Typed};
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("transpose", &["data"], transposed)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("transpose", &["data"], transposed)
     .attrs("relay.attrs.TransposeAttrs", &[AttrDef::required("axes", AttrKind::OptionalInts)])
     .class(FusionClass::Injective)
     .split(transpose_axes)

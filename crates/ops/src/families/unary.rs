@@ -6,7 +6,7 @@ use crate::split::elementwise;
 use crate::{Alias, Call, FusionClass, OpDef, TypeError};
 use edgecut_graph::{DType, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     cheap("abs", kernel!(|w, c, i| own(w, c, i, numbers!(absolute)))),
     cheap("negative", kernel!(|w, c, i| own(w, c, i, numbers!(negated)))),
     cheap(

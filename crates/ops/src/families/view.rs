@@ -9,7 +9,7 @@ use edgecut_graph::{Attr, Dim, Shape, TensorType, Type};
 pub(crate) const RESHAPE_ATTRS: &[AttrDef] =
     &[AttrDef::required("newshape", AttrKind::Ints), AttrDef::new("allowzero", AttrKind::Bool, "False")];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     view("reshape", &["data"], |call| reshaped(call, false))
         .attrs("relay.attrs.ReshapeAttrs", RESHAPE_ATTRS)
         .split(|call| common_axes(call, Some("newshape"))),

@@ -30,7 +30,7 @@ use super::write::Write;
 /// The operators of one family.
 type Family = &'static [(&'static str, Write)];
 
-const FAMILIES: &[Family] = &[
+static FAMILIES: &[Family] = &[
     activation::OPS,
     binary::OPS,
     conv::OPS,

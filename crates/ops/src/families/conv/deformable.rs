@@ -6,7 +6,7 @@ use super::geometry::Convolution;
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output};
 use edgecut_graph::{Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("nn.deformable_conv2d", &["data", "offset", "weight"], deformable_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("nn.deformable_conv2d", &["data", "offset", "weight"], deformable_type)
     .attrs(
         "relay.attrs.DeformableConv2DAttrs",
         &[

@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{FusionClass, OpDef, def::InferFn};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nn.conv1d", OPERANDS, conv_type::<1>)
         .attrs("relay.attrs.Conv1DAttrs", CONV1D)
         .operand_types(conv_operands::<1>)

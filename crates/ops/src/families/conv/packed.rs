@@ -10,7 +10,7 @@ use super::{
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, layout::map_dim, rules::per_output};
 use edgecut_graph::{Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     packed::<2>("nn.contrib_conv2d_gemm_without_weight_transform", "relay.attrs.Conv2DAttrs", CONV2D)
         .wire(kernel!(gemm)),
     packed::<2>(

@@ -7,7 +7,7 @@ use super::{
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output};
 use edgecut_graph::{Dim, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("image.crop_and_resize", &["data", "boxes", "box_indices"], crop_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("image.crop_and_resize", &["data", "boxes", "box_indices"], crop_type)
     .attrs(
         "relay.attrs.CropAndResizeAttrs",
         &[

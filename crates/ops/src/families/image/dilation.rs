@@ -7,7 +7,7 @@ use crate::{
 };
 use edgecut_graph::{TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("image.dilation2d", &["data", "weight"], dilation_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("image.dilation2d", &["data", "weight"], dilation_type)
     .attrs(
         "relay.attrs.Dilation2DAttrs",
         &[

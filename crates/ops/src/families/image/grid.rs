@@ -8,7 +8,7 @@ use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_o
 use edgecut_graph::{Shape, TensorType, Type};
 use smallvec::SmallVec;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("image.grid_sample", &["data", "grid"], sampled_type)
         .attrs(
             "relay.attrs.GridSampleAttrs",

@@ -14,7 +14,7 @@ use edgecut_graph::{Attr, DType, Dim, TensorType, Type};
 /// Longest resized axis: every element of it has a list of taps.
 const MAX_LENGTH: u64 = 1 << 22;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     resize::<1>("image.resize1d", "relay.attrs.Resize1DAttrs", &resize_attrs("\"NCW\"")),
     resize::<2>("image.resize2d", "relay.attrs.Resize2DAttrs", RESIZE2D),
     resize::<3>("image.resize3d", "relay.attrs.Resize3DAttrs", &resize_attrs("\"NCDHW\"")),

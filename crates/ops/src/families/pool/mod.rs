@@ -15,7 +15,7 @@ use self::{
 };
 use crate::OpDef;
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     sliding::<1, MAX>("nn.max_pool1d", "relay.attrs.MaxPool1DAttrs", &window_attrs("[1]", "[0]", "\"NCW\"")),
     sliding::<2, MAX>("nn.max_pool2d", "relay.attrs.MaxPool2DAttrs", &window_attrs("[1, 1]", "[0, 0]", "\"NCHW\"")),
     sliding::<3, MAX>(

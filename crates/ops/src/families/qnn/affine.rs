@@ -9,7 +9,7 @@ use crate::{
 };
 use edgecut_graph::{DType, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("qnn.dynamic_quantize", &["data"], dynamic_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("qnn.dynamic_quantize", &["data"], dynamic_type)
     .flops(per_input::<FUNCTION_COST>)
     .host(kernel!(dynamic))];
 

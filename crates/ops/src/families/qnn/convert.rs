@@ -9,7 +9,7 @@ use edgecut_graph::{DType, TensorType, Type};
 const TO_ATTRS: &[AttrDef] =
     &[AttrDef::required("out_dtype", AttrKind::DType), AttrDef::new("axis", AttrKind::Int, "-1")];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("qnn.quantize", &["data", "output_scale", "output_zero_point"], converted_type)
         .attrs("relay.attrs.QuantizeAttrs", TO_ATTRS)
         .flops(per_output::<FUNCTION_COST>)

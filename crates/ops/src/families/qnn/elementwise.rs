@@ -12,7 +12,7 @@ const PAIR_ATTRS: &[AttrDef] =
 
 const RESCALED: &[&str] = &["data", "input_scale", "input_zero_point", "output_scale", "output_zero_point"];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     pair("qnn.add", kernel!(|call, inputs| sum(call, inputs, 1))),
     pair("qnn.subtract", kernel!(|call, inputs| sum(call, inputs, -1))),
     pair("qnn.mul", kernel!(product)),

@@ -3,7 +3,7 @@
 use crate::rules::{per_output, same_type};
 use crate::{Alias, AttrDef, AttrKind, FusionClass, OpDef};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("fixed_point_multiply", &["data"], same_type)
         .attrs(
             "relay.attrs.FixedPointMultiplyAttrs",

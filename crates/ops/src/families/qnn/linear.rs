@@ -8,7 +8,7 @@ use edgecut_graph::{DType, TensorType, Type};
 
 const OPERANDS: &[&str] = &["data", "weight", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale"];
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     product("qnn.conv2d", OPERANDS)
         .attrs("relay.attrs.Conv2DAttrs", conv::schema::CONV2D)
         .class(FusionClass::OutFusable)

@@ -8,7 +8,7 @@ use crate::{
 };
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] =
+pub(crate) static OPS: &[OpDef] =
     &[OpDef::new("qnn.matmul", &["tensor_a", "tensor_b", "a_zero_point", "b_zero_point"], result_type)
         .class(FusionClass::OutFusable)
         .flops(flops)

@@ -18,7 +18,7 @@ use edgecut_graph::{Attr, DType, Dim, Shape, TensorType, Type};
 
 const DIRECTION: AttrDef = AttrDef::new("direction", Str, "\"forward\"");
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new(
         "nn.lstm",
         &["data", "input_weight", "recurrent_weight", "bias", "initial_hidden", "initial_cell"],

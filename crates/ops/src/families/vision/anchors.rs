@@ -5,7 +5,7 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, rules::unify};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("vision.multibox_prior", &["data"], prior_type)
         .attrs(
             "relay.attrs.MultiBoxPriorAttrs",

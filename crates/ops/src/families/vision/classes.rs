@@ -5,7 +5,7 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new(
         "vision.all_class_non_max_suppression",
         &["boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold"],

@@ -5,22 +5,23 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, layout::map_dim};
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("vision.proposal", &["cls_prob", "bbox_pred", "im_info"], proposal_type)
-    .attrs(
-        "relay.attrs.ProposalAttrs",
-        &[
-            AttrDef::new("scales", AttrKind::Floats, "[4f, 8f, 16f, 32f]"),
-            AttrDef::new("ratios", AttrKind::Floats, "[0.5f, 1f, 2f]"),
-            AttrDef::new("feature_stride", AttrKind::Int, "16"),
-            AttrDef::new("threshold", AttrKind::Float, "0.7f"),
-            AttrDef::new("rpn_pre_nms_top_n", AttrKind::Int, "6000"),
-            AttrDef::new("rpn_post_nms_top_n", AttrKind::Int, "300"),
-            AttrDef::new("rpn_min_size", AttrKind::Int, "16"),
-            AttrDef::new("iou_loss", AttrKind::Bool, "False"),
-        ],
-    )
-    .attrs_in_metadata()
-    .wire(kernel!(proposal))];
+pub(crate) static OPS: &[OpDef] =
+    &[OpDef::new("vision.proposal", &["cls_prob", "bbox_pred", "im_info"], proposal_type)
+        .attrs(
+            "relay.attrs.ProposalAttrs",
+            &[
+                AttrDef::new("scales", AttrKind::Floats, "[4f, 8f, 16f, 32f]"),
+                AttrDef::new("ratios", AttrKind::Floats, "[0.5f, 1f, 2f]"),
+                AttrDef::new("feature_stride", AttrKind::Int, "16"),
+                AttrDef::new("threshold", AttrKind::Float, "0.7f"),
+                AttrDef::new("rpn_pre_nms_top_n", AttrKind::Int, "6000"),
+                AttrDef::new("rpn_post_nms_top_n", AttrKind::Int, "300"),
+                AttrDef::new("rpn_min_size", AttrKind::Int, "16"),
+                AttrDef::new("iou_loss", AttrKind::Bool, "False"),
+            ],
+        )
+        .attrs_in_metadata()
+        .wire(kernel!(proposal))];
 
 fn proposal_type(call: &Call<'_>) -> Result<Type, TypeError> {
     let scores = call.tensor(0)?;

@@ -5,7 +5,7 @@
 use crate::{AttrDef, AttrKind, Call, FusionClass, OpDef, TypeError, rules::per_output, split::batch};
 use edgecut_graph::{TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("vision.roi_align", &["data", "rois"], region_type)
         .attrs(
             "relay.attrs.ROIAlignAttrs",

@@ -3,7 +3,7 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError, layout::map_dim};
 use edgecut_graph::{Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[OpDef::new("vision.yolo_reorg", &["data"], reorg_type)
+pub(crate) static OPS: &[OpDef] = &[OpDef::new("vision.yolo_reorg", &["data"], reorg_type)
     .attrs("relay.attrs.YoloReorgAttrs", &[AttrDef::new("stride", AttrKind::OptionalInt, "1")])
     .wire(kernel!(reorg))];
 

@@ -5,7 +5,7 @@
 use crate::{AttrDef, AttrKind, Call, OpDef, TypeError};
 use edgecut_graph::{DType, Dim, Shape, TensorType, Type};
 
-pub(crate) const OPS: &[OpDef] = &[
+pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("vision.get_valid_counts", &["data", "score_threshold"], counts_type)
         .attrs(
             "relay.attrs.GetValidCountsAttrs",
