@@ -29,7 +29,7 @@ lab = { cpu = "50%" }
 from = "a"
 to = "b"
 latency = "0us"
-rate = "200Mbit/s"
+rate = "40Mbit/s"
 both_ways = true
 "#;
 
@@ -102,9 +102,9 @@ fn a_cluster_in_a_box_is_made_measured_and_taken_down() {
     let twice = lab.say(&["up", file]);
     assert!(!twice.status.success() && String::from_utf8_lossy(&twice.stderr).contains("is up"));
     let status = String::from_utf8(lab.say(&["status"]).stdout).unwrap();
-    assert!(status.contains("a: pid") && status.contains("b: pid") && status.contains("200Mbit"), "{status}");
+    assert!(status.contains("a: pid") && status.contains("b: pid") && status.contains("40Mbit"), "{status}");
 
-    // The links have the file's rate, within what their own making allows, and no more memory is offered than it says.
+    // The links have the file's rate, which half of a slow core reaches, too, within what their own making allows.
     let cluster = String::from_utf8(lab.say(&["cluster"]).stdout).unwrap();
     let cluster = cluster.trim();
     let devices = lab.edgecut(&["devices", "--cluster", cluster, "--format", "json"]);
@@ -114,7 +114,7 @@ fn a_cluster_in_a_box_is_made_measured_and_taken_down() {
     let column = rows.headers().unwrap().iter().position(|name| name == "bytes_per_us").unwrap();
     let rates: Vec<f64> = rows.records().map(|row| row.unwrap()[column].parse().unwrap()).collect();
     assert_eq!(rates.len(), 2, "{devices}");
-    assert!(rates.iter().all(|rate| (15.0..=32.0).contains(rate)), "200 Mbit/s are 25 bytes/us: {rates:?}");
+    assert!(rates.iter().all(|rate| (3.0..=6.4).contains(rate)), "40 Mbit/s are 5 bytes/us: {rates:?}");
 
     // A plan that needs both is run over the link, and computes what one device does.
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/squeezenet_v1.1.relay");
