@@ -104,7 +104,7 @@ fn a_cluster_in_a_box_is_made_measured_and_taken_down() {
     let status = String::from_utf8(lab.say(&["status"]).stdout).unwrap();
     assert!(status.contains("a: pid") && status.contains("b: pid") && status.contains("40Mbit"), "{status}");
 
-    // The links have the file's rate, which half of a slow core reaches, too, within what their own making allows.
+    // The links have the file's rate, within what their own making allows; half of a slow core reaches it.
     let cluster = String::from_utf8(lab.say(&["cluster"]).stdout).unwrap();
     let cluster = cluster.trim();
     let devices = lab.edgecut(&["devices", "--cluster", cluster, "--format", "json"]);

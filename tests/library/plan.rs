@@ -65,7 +65,7 @@ fn random_order(problem: &Problem, rng: &mut Rng) -> Vec<GroupId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn the_quick_score_is_the_score_to_the_last_bit(seed in 0u64..1_000_000, groups in 1usize..24, devices in 1usize..5) {
@@ -282,8 +282,8 @@ fn plan_files_keep_everything_and_contradictions_are_refused() {
 
 /// Memory of the devices as a multiple of what a feasible placement needs, which the search does not know, and for how many
 /// of [`PROBLEMS`] problems a plan is found.
-const TIGHT: [(f64, usize); 2] = [(1.03, 39), (1.01, 38)];
-const PROBLEMS: u64 = 40;
+const TIGHT: [(f64, usize); 2] = [(1.03, 98), (1.01, 97)];
+const PROBLEMS: u64 = 100;
 
 #[test]
 fn where_hardly_any_memory_is_left_over_plans_are_found() {
@@ -336,7 +336,7 @@ proptest! {
 /// Instants of a simulation are sums, whose rounding must not let what follows one another overlap.
 #[test]
 fn plans_with_times_of_any_size_pass_the_checker() {
-    for seed in 0..2_000 {
+    for seed in 0..6_000 {
         let mut rng = Rng::with_seed(seed);
         let mut problem = exact_problem(2 * seed + 1, 5, 2);
         for cost in problem.groups.iter_mut().flat_map(|group| group.costs.iter_mut().flatten()) {

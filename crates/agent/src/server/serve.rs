@@ -2,11 +2,11 @@
 
 use std::{
     io,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tracing::info;
@@ -38,8 +38,8 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// If TLS cannot be set up or the socket fails.
-pub fn serve(listener: TcpListener, host: Arc<Host>) -> Pin<Box<dyn Future<Output = Result<(), ServeError>> + Send>> {
-    // Boxed: as an opaque type it would be compiled, with all of the server, in every crate that calls it.
+pub fn serve(listener: TcpListener, host: Arc<Host>) -> BoxFuture<'static, Result<(), ServeError>> {
+    // Boxed: an opaque future, and with it the whole server, would be compiled in every crate that polls it.
     Box::pin(serve_until_shutdown(listener, host))
 }
 

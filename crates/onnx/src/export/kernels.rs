@@ -35,7 +35,7 @@ const fn predicate(op: &'static str, types: &'static [DType]) -> Kernels {
     Kernels { op, data: 0, types, predicate: true }
 }
 
-static TABLE: &[Kernels] = &[
+const TABLE: &[Kernels] = &[
     kernels("Abs", NUMBERS),
     kernels("Acos", F32_ONLY),
     kernels("Acosh", F32_ONLY),

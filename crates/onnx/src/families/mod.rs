@@ -45,7 +45,7 @@ const ONNX: &str = "";
 /// The domain of ONNX Runtime's operators.
 const MICROSOFT: &str = "com.microsoft";
 
-static FAMILIES: &[Family] = &[
+const FAMILIES: &[Family] = &[
     lowered(activation::OPS),
     kept(ONNX, activation::COMPOSED_OPS),
     Family { domain: ONNX, operators: attention::OPS, is_kept: attention::is_kept },

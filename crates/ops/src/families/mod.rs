@@ -54,8 +54,8 @@ pub(crate) mod vision;
 
 use crate::OpDef;
 
-/// Every family's table. Tables are statics: generic kernels of a constant would be compiled again in every crate that looks an
-/// operator up.
+/// Every family's table. Tables are statics: the generic kernels of a constant table would be instantiated in every crate that
+/// uses it.
 pub(crate) static FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
     annotate::OPS,

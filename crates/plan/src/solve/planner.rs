@@ -75,11 +75,11 @@ mod tests {
     use edgecut_graph::units::{Bytes, Micros};
     use fastrand::Rng;
 
-    const PROBLEMS: u64 = 120;
+    const PROBLEMS: u64 = 300;
     /// Problems with limits below what the plan that needs the least memory takes.
     const IMPOSSIBLE: u64 = 120;
     /// With fewer refused by a proof, or by a search alone, the test would show nothing.
-    const LEAST_REFUSED: usize = 16;
+    const LEAST_REFUSED: usize = 40;
 
     /// Gives `request` a memory limit or targets about what `free`, planned without any, takes.
     fn tighten(request: &mut PlanRequest<'_>, free: &Candidate, rng: &mut Rng) {

@@ -30,7 +30,7 @@ use super::write::Write;
 /// The operators of one family.
 type Family = &'static [(&'static str, Write)];
 
-static FAMILIES: &[Family] = &[
+const FAMILIES: &[Family] = &[
     activation::OPS,
     binary::OPS,
     conv::OPS,
