@@ -7,7 +7,7 @@ usage() {
     cat <<'END'
 usage: gpu.sh --pack DIR      write a package: DIR/run.sh OUT [SECONDS] runs it on x86-64 Linux with an NVIDIA driver
        gpu.sh [OUT [SECONDS]] pack and run here; figures in OUT (gpu-figures), profiles in profiles/gpu
-Environment: FEATURES (gpu-tests), features of the build
+Environment: FEATURES (none), features of the build besides the default ones
              GLIBC (2.34), the oldest version of glibc that the programs must run with
              PACKAGE_CASES (all), operator cases: those whose names contain one of these, separated by commas
 END
@@ -25,8 +25,8 @@ fail() {
 
 # The path of the suite's binary, as cargo reports it.
 build() {
-    cargo build --release --features "${FEATURES:-gpu-tests}"
-    SUITE=$(cargo test --release --features "${FEATURES:-gpu-tests}" --test gpu --no-run --message-format json |
+    cargo build --release --features "${FEATURES:-}"
+    SUITE=$(cargo test --release --features "${FEATURES:-}" --test gpu --no-run --message-format json |
         sed -n 's/.*"name":"gpu".*"executable":"\([^"]*\)".*/\1/p')
     [ -x "$SUITE" ] || fail 'cargo did not report the binary of tests/gpu.rs'
 }
@@ -73,7 +73,7 @@ pack() {
     pack_program target/release/edgecut "$package/edgecut"
     pack_program "$SUITE" "$package/suite"
     cp cluster/gpu_run.sh "$package/run.sh"
-    python3 deploy/sbom.py '' "${FEATURES:-gpu-tests}" >"$package/edgecut.cdx.json"
+    python3 deploy/sbom.py '' "${FEATURES:-}" >"$package/edgecut.cdx.json"
     pack_cases "$data" "$package/relay"
     cp "$data"/expected/*.npz "$package/relay/expected/"
     for model in "$package"/relay/expected/*.npz; do

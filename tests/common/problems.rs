@@ -1,19 +1,19 @@
-//! Random problems for tests of planning, and their best plans by trying everything.
+//! Random problems for tests of planning, and their best plans by trying everything. Shared with the tests of the crate `plan`.
 
 #[path = "../../crates/plan/src/test_problems/power.rs"]
 mod power;
 
-use edgecut::{
-    graph::{self, LinkCost},
-    plan::{
-        DeviceId, GroupId, Problem, TensorIndex,
-        activation::Activation,
-        evaluation::Evaluation,
-        placement::Placement,
-        problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
-        transfer_format::{Coding, TransferFormat},
-    },
+use edgecut_graph::{
+    self as graph, LinkCost,
     units::{Bytes, Micros, Watts},
+};
+use edgecut_plan::{
+    DeviceId, GroupId, Problem, TensorIndex,
+    activation::Activation,
+    evaluation::Evaluation,
+    placement::Placement,
+    problem::{Cost, Device, Group, Handling, HandlingCost, Link, LinkId, Objective, ParameterId, Targets, Tensor},
+    transfer_format::{Coding, TransferFormat},
 };
 use fastrand::Rng;
 use power::add_power;

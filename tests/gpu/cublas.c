@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef unsigned long long Address;
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, MAPPING_ERROR = 11 };
@@ -44,20 +45,30 @@ int cublasSetStream_v2(struct Handle *handle, void *stream) { return handle->str
 
 static void multiply(void *data) {
     const struct Product *p = data;
+    double *sums = malloc((p->m + 1) * sizeof *sums);
+    // The left matrix, each column in one piece.
+    float *left = malloc(((size_t)p->m * p->k + 1) * sizeof *left);
     for (int i = 0; i < p->batch; i++) {
         const float *a = p->a + i * p->stride_a, *b = p->b + i * p->stride_b;
         float *c = p->c + i * p->stride_c;
-        for (int column = 0; column < p->n; column++)
-            for (int row = 0; row < p->m; row++) {
-                double sum = 0;
-                for (int k = 0; k < p->k; k++)
-                    sum += (double)(p->left_transposed ? a[k + (long)row * p->lda] : a[row + (long)k * p->lda]) *
-                           (p->right_transposed ? b[column + (long)k * p->ldb] : b[k + (long)column * p->ldb]);
-                float *to = c + row + (long)column * p->ldc;
-                // With a factor of 0 what lies there is not read: it may be no number.
-                *to = (float)(p->alpha * sum) + (p->beta == 0 ? 0 : p->beta * *to);
+        for (int k = 0; k < p->k; k++)
+            for (int row = 0; row < p->m; row++)
+                left[row + (size_t)k * p->m] = p->left_transposed ? a[k + (long)row * p->lda] : a[row + (long)k * p->lda];
+        for (int column = 0; column < p->n; column++) {
+            memset(sums, 0, p->m * sizeof *sums);
+            for (int k = 0; k < p->k; k++) {
+                double right = p->right_transposed ? b[column + (long)k * p->ldb] : b[k + (long)column * p->ldb];
+                const float *from = left + (size_t)k * p->m;
+                for (int row = 0; row < p->m; row++) sums[row] += from[row] * right;
             }
+            float *to = c + (long)column * p->ldc;
+            // With a factor of 0 what lies there is not read: it may be no number.
+            for (int row = 0; row < p->m; row++)
+                to[row] = (float)(p->alpha * sums[row]) + (p->beta == 0 ? 0 : p->beta * to[row]);
+        }
     }
+    free(left);
+    free(sums);
 }
 
 // Whether a matrix stored in so many rows and columns lies in the card's memory, all of the batch.

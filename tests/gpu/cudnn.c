@@ -129,33 +129,42 @@ static size_t bytes(const struct Tensor *tensor) {
     return (last + 1) * sizeof(float);
 }
 
+// Adds to the sums of a row of the result what one weight contributes to them.
+static void add_row(double *sums, int columns, const float *from, int width, int first, int stride, long step, double weight) {
+    int begin = first < 0 ? (-first + stride - 1) / stride : 0;
+    int end = first < width ? (width - 1 - first) / stride + 1 : 0;
+    for (int column = begin; column < (end < columns ? end : columns); column++)
+        sums[column] += from[(long)(first + column * stride) * step] * weight;
+}
+
 static void convolve(void *data) {
     const struct Call *call = data;
     const struct Tensor *x = &call->x, *w = &call->w, *y = &call->y;
     const struct Convolution *of = &call->convolution;
     memset(call->workspace, 0x77, WORKSPACE);
-    int outs = w->shape[0] / of->groups;
+    int outs = w->shape[0] / of->groups, columns = y->shape[3];
+    double *sums = malloc(columns * sizeof *sums);
     for (int image = 0; image < y->shape[0]; image++)
         for (int out = 0; out < y->shape[1]; out++)
-            for (int row = 0; row < y->shape[2]; row++)
-                for (int column = 0; column < y->shape[3]; column++) {
-                    double sum = 0;
-                    for (int in = 0; in < w->shape[1]; in++)
-                        for (int i = 0; i < w->shape[2]; i++)
-                            for (int j = 0; j < w->shape[3]; j++) {
-                                int from_row = row * of->stride[0] - of->before[0] + i * of->dilation[0];
-                                int from_column = column * of->stride[1] - of->before[1] + j * of->dilation[1];
-                                if (from_row < 0 || from_row >= x->shape[2] || from_column < 0 || from_column >= x->shape[3])
-                                    continue;
-                                int channel = out / outs * w->shape[1] + in;
-                                long at = (long)image * x->strides[0] + (long)channel * x->strides[1] +
-                                          (long)from_row * x->strides[2] + (long)from_column * x->strides[3];
-                                long weight = (long)out * w->strides[0] + (long)in * w->strides[1] + (long)i * w->strides[2] + j;
-                                sum += (double)call->data[at] * call->weight[weight];
-                            }
-                    call->to[(long)image * y->strides[0] + (long)out * y->strides[1] + (long)row * y->strides[2] +
-                             (long)column * y->strides[3]] = (float)sum;
-                }
+            for (int row = 0; row < y->shape[2]; row++) {
+                memset(sums, 0, columns * sizeof *sums);
+                for (int in = 0; in < w->shape[1]; in++)
+                    for (int i = 0; i < w->shape[2]; i++) {
+                        int from_row = row * of->stride[0] - of->before[0] + i * of->dilation[0];
+                        if (from_row < 0 || from_row >= x->shape[2]) continue;
+                        int channel = out / outs * w->shape[1] + in;
+                        const float *from = call->data + (long)image * x->strides[0] + (long)channel * x->strides[1] +
+                                            (long)from_row * x->strides[2];
+                        const float *weights =
+                            call->weight + (long)out * w->strides[0] + (long)in * w->strides[1] + (long)i * w->strides[2];
+                        for (int j = 0; j < w->shape[3]; j++)
+                            add_row(sums, columns, from, x->shape[3], j * of->dilation[1] - of->before[1], of->stride[1],
+                                    x->strides[3], weights[j]);
+                    }
+                float *to = call->to + (long)image * y->strides[0] + (long)out * y->strides[1] + (long)row * y->strides[2];
+                for (int column = 0; column < columns; column++) to[(long)column * y->strides[3]] = (float)sums[column];
+            }
+    free(sums);
 }
 
 int cudnnConvolutionForward(struct Handle *handle, const float *alpha, struct Tensor *x, const float *data, struct Tensor *w,

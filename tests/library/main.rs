@@ -5,8 +5,6 @@ mod common;
 
 mod aligned_shards;
 mod eop;
-#[cfg(feature = "exact")]
-mod exact;
 mod memory_fit;
 mod memory_model;
 mod memory_reports;

@@ -65,10 +65,14 @@ const REQUIRED_FUNCTIONS: [&CStr; 33] = [
     c"cuStreamSynchronize",
 ];
 
-/// Detects the driver, its GPUs and the CUDA libraries. Whatever cannot be loaded is reported as missing.
+/// Detects the driver, its GPUs and the CUDA libraries. Whatever cannot be loaded is reported as missing; without the driver's
+/// library, as on a machine that has no GPU, that alone.
 pub(crate) fn detect() -> GpuReport {
     let mut report = match DriverLibrary::open() {
         Ok(driver) => driver.report(),
+        Err(missing @ MissingRequirement::Driver { .. }) => {
+            return GpuReport { missing: vec![missing], ..GpuReport::default() };
+        }
         Err(missing) => GpuReport { missing: vec![missing], ..GpuReport::default() },
     };
     let newest = report.driver.map_or(NEWEST, CudaVersion::major);

@@ -20,7 +20,6 @@ mod cudnn;
 mod detect;
 mod device_memory;
 mod driver;
-#[cfg(any(test, feature = "gpu-tests"))]
 mod fake_driver;
 mod gemm;
 mod host_link;
@@ -84,7 +83,6 @@ impl CudaEngine {
     ///
     /// # Errors
     /// If the measurement overhead cannot be determined.
-    #[cfg(any(test, feature = "gpu-tests"))]
     pub fn with_fake_driver() -> Result<CudaEngine, EngineError> {
         CudaEngine::on(Arc::new(fake_driver::FakeDriver::new()), 2)
     }

@@ -1,18 +1,21 @@
 //! Mixed-integer programs of small problems: never below their bound, and as good as trying everything where the
 //! program leaves nothing out.
 
-use crate::common::problems::{brute_force, exact_problem, problem};
-use edgecut::{
-    graph::LinkCost,
-    plan::{
-        Problem,
-        bound::Bounds,
-        problem::{Handling, LinkId, Objective},
-        search::solve::solve,
-        search::{Options, Session, baseline, integer},
-    },
+#[path = "../../../tests/common/problems.rs"]
+mod problems;
+
+use edgecut_graph::{
+    LinkCost,
     units::{Bytes, Micros, Rate},
 };
+use edgecut_plan::{
+    Problem,
+    bound::Bounds,
+    problem::{Handling, LinkId, Objective},
+    search::solve::solve,
+    search::{Options, Session, baseline, integer},
+};
+use problems::{brute_force, exact_problem, problem};
 use proptest::prelude::*;
 
 /// What one search found by a program alone, and its bound.
