@@ -207,7 +207,7 @@ fn attention_is_split_over_agents_with_its_caches() {
 #[test]
 fn plans_say_when_the_first_token_is_there() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = ["--dilate".to_string(), "100".to_string()];
+    let flags = ["--dilate".to_string(), "20".to_string()];
     let agents: Vec<AgentProcess> =
         ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &flags)).collect();
     fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();

@@ -51,7 +51,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "edgecut inspect qwen2/",
         "needs a language model; tests/cli/decoder.rs generates with a small one",
     ),
-    ("docs/gpu.md", "", "needs an NVIDIA GPU, or the features for it"),
+    ("docs/gpu.md", "", "needs an NVIDIA GPU, or repeats tests"),
     (
         "docs/operations.md",
         "edgecut cluster init lab.toml",
