@@ -23,7 +23,7 @@ for program in edgecut suite; do
 done
 : >"$OUT/log.txt"
 : >"$OUT/figures.txt"
-export EDGECUT_PACKAGE=$PACKAGE EDGECUT_PROGRAM=$EDGECUT EDGECUT_REQUIRE_GPU=1 HOME=${HOME:-$WORK}
+export EDGECUT_PACKAGE=$PACKAGE EDGECUT_PROGRAM=$EDGECUT HOME=${HOME:-$WORK}
 cd "$WORK" || exit 1
 MODELS='resnet18 torch_mobilenet_v2 torch_bert_tiny torch_yolov3_tiny'
 

@@ -1,10 +1,12 @@
 //! The command line as a whole: help screens that fit a terminal, flags that have no effect, completions, manual pages.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
+
+use crate::common::process::program;
 
 /// Runs `edgecut` with the words of `line`; its exit code, stdout and stderr.
 pub fn edgecut(folder: &Path, line: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+    let mut command = program();
     command.args(line.split_whitespace()).current_dir(folder).env("NO_COLOR", "1").env_remove("COLUMNS");
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

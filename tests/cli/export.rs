@@ -4,9 +4,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    process::Command,
 };
 
+use crate::common::process::program;
 use edgecut::{
     agent::Cluster,
     engine::{Engine, TractEngine},
@@ -153,7 +153,7 @@ fn modules_run_one_after_the_other_give_the_model_s_output() {
 
 /// Runs the real binary, which must succeed.
 fn edgecut(arguments: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_edgecut")).args(arguments).output().unwrap();
+    let output = program().args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

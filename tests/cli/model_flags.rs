@@ -2,9 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
 };
 
+use crate::common::process::program;
 use edgecut::{
     graph::{DType, TensorData},
     plan::{DeviceId, Plan},
@@ -31,7 +32,7 @@ impl Folder {
     /// Runs `edgecut` with the words of `line` in this folder.
     fn edgecut(&self, line: &str) -> Output {
         let words = line.split_whitespace();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let mut command = program();
         command.args(words).current_dir(self.0.path()).env("NO_COLOR", "1").output().unwrap()
     }
 
@@ -260,7 +261,7 @@ fn a_closed_output_pipe_ends_the_program() {
     folder.write("buffers.csv", "id,lower,upper,size\n0,0,2,8\n");
     folder.succeeds("plan m.relay --profile-budget 10ms --rehearse 0");
     let command = |line: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let mut command = program();
         command.args(line.split_whitespace()).current_dir(folder.path("."));
         command
     };

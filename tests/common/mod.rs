@@ -15,7 +15,7 @@ use std::{
 use edgecut::{
     agent::{
         Cluster, Shutdown,
-        server::{Host, HostOptions, serve},
+        server::{Host, HostOptions, OfferedGpus, serve},
     },
     engine::{Engine, EngineError, TractEngine},
     graph::{DType, Graph, Operator, OperatorId, Origin, TensorData, TensorId, TensorType},
@@ -52,7 +52,13 @@ impl Agents {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             text += &format!("[[server]]\nname = \"{name}\"\naddress = \"{address}\"\n");
-            let options = HostOptions { name: name.into(), threads: Some(1), memory, ..HostOptions::default() };
+            let options = HostOptions {
+                name: name.into(),
+                threads: Some(1),
+                memory,
+                gpus: OfferedGpus::None,
+                ..HostOptions::default()
+            };
             let host = Host::start(options, shutdown.child()).unwrap();
             hosts.push(host.clone());
             tokio::spawn(async move { serve(listener, host).await.unwrap() });

@@ -12,9 +12,19 @@ use std::{
 
 use edgecut::agent::{authority, protocol::role::Role};
 
+/// Hides NVIDIA GPUs from a program: tests are of the same devices on every machine.
+const WITHOUT_GPUS: (&str, &str) = ("CUDA_VISIBLE_DEVICES", "");
+
+/// The program.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+    command.env(WITHOUT_GPUS.0, WITHOUT_GPUS.1);
+    command
+}
+
 /// The program, started in `folder`.
 pub fn edgecut(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+    let mut command = program();
     // Defaults of the person who tests are not those of the tests.
     command.current_dir(folder).env("EDGECUT_CONFIG", "").env_remove("EDGECUT_CLUSTER");
     command
@@ -99,14 +109,14 @@ pub struct AgentProcess {
 
 impl AgentProcess {
     pub fn start(name: &str, listen: &str, flags: &[String]) -> AgentProcess {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let mut command = program();
         command.args(["agent", "--name", name, "--listen", listen, "--threads", "1"]).args(flags);
         AgentProcess::spawn(name, command.stderr(Stdio::null()))
     }
 
     /// As [`AgentProcess::start`], and where it serves its metrics.
     pub fn start_watched(name: &str, listen: &str, flags: &[String]) -> (AgentProcess, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
+        let mut command = program();
         command.args(["agent", "--name", name, "--listen", listen, "--threads", "1", "--metrics", "127.0.0.1:0"]);
         let mut agent = AgentProcess::spawn(name, command.args(flags).stderr(Stdio::piped()));
         let mut said = BufReader::new(agent.child.stderr.take().unwrap());
@@ -123,7 +133,7 @@ impl AgentProcess {
 
     /// Starts the agent that `command` starts.
     pub fn spawn(name: &str, command: &mut Command) -> AgentProcess {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.env(WITHOUT_GPUS.0, WITHOUT_GPUS.1).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}"));

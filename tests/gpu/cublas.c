@@ -45,7 +45,8 @@ int cublasSetStream_v2(struct Handle *handle, void *stream) { return handle->str
 
 static void multiply(void *data) {
     const struct Product *p = data;
-    double *sums = malloc((p->m + 1) * sizeof *sums);
+    size_t column_bytes = (size_t)p->m * sizeof(double);
+    double *sums = malloc(column_bytes + 1);
     // The left matrix, each column in one piece.
     float *left = malloc(((size_t)p->m * p->k + 1) * sizeof *left);
     for (int i = 0; i < p->batch; i++) {
@@ -55,7 +56,7 @@ static void multiply(void *data) {
             for (int row = 0; row < p->m; row++)
                 left[row + (size_t)k * p->m] = p->left_transposed ? a[k + (long)row * p->lda] : a[row + (long)k * p->lda];
         for (int column = 0; column < p->n; column++) {
-            memset(sums, 0, p->m * sizeof *sums);
+            memset(sums, 0, column_bytes);
             for (int k = 0; k < p->k; k++) {
                 double right = p->right_transposed ? b[column + (long)k * p->ldb] : b[k + (long)column * p->ldb];
                 const float *from = left + (size_t)k * p->m;

@@ -143,11 +143,12 @@ static void convolve(void *data) {
     const struct Convolution *of = &call->convolution;
     memset(call->workspace, 0x77, WORKSPACE);
     int outs = w->shape[0] / of->groups, columns = y->shape[3];
-    double *sums = malloc(columns * sizeof *sums);
+    size_t row_bytes = (size_t)columns * sizeof(double);
+    double *sums = malloc(row_bytes);
     for (int image = 0; image < y->shape[0]; image++)
         for (int out = 0; out < y->shape[1]; out++)
             for (int row = 0; row < y->shape[2]; row++) {
-                memset(sums, 0, columns * sizeof *sums);
+                memset(sums, 0, row_bytes);
                 for (int in = 0; in < w->shape[1]; in++)
                     for (int i = 0; i < w->shape[2]; i++) {
                         int from_row = row * of->stride[0] - of->before[0] + i * of->dilation[0];

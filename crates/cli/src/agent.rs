@@ -24,7 +24,7 @@ use edgecut_agent::{
     Limits, LogQueue, MAX_THREADS, Oversubscribed, Shutdown, TlsFiles, WorkLog, descriptors,
     mdns::{AnnouncedAgent, Announcement},
     protocol::{Identity, check_address, role::Role},
-    server::{Host, HostOptions, serve, serve_metrics, total_memory},
+    server::{Host, HostOptions, OfferedGpus, serve, serve_metrics, total_memory},
 };
 use edgecut_graph::units::{Bytes, counted};
 
@@ -119,6 +119,7 @@ impl Agent {
                 threads: self.threads,
                 memory: self.memory,
                 dilation: self.dilate,
+                gpus: OfferedGpus::Usable,
                 engine: EngineOptions { look_for_all: true, ..self.engine.options().engine_options() },
                 identity: identity.clone(),
                 limits,

@@ -53,6 +53,7 @@ pub struct HostOptions {
     pub engine: EngineOptions,
     /// Slows down the processor, for tests; then GPUs are not used.
     pub dilation: Option<Dilation>,
+    pub gpus: OfferedGpus,
     /// Certificates for connections to other agents.
     pub identity: Option<Identity>,
     /// What clients can make it do at most.
@@ -63,6 +64,16 @@ pub struct HostOptions {
     pub log_queue: Option<LogQueue>,
     /// What the process before this one computed when it was killed, and how.
     pub crash: Option<String>,
+}
+
+/// Which GPUs of its machine an agent offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OfferedGpus {
+    /// Those that an engine can be started on.
+    #[default]
+    Usable,
+    /// None, as in tests whose devices are the same on every machine.
+    None,
 }
 
 /// The name of a server's processor.
@@ -134,9 +145,10 @@ impl Host {
         let memory = cpu.memory;
         let processor = Device::start(cpu, meter, Box::new(cpu_engine), options.log.of_device(0))?;
         let mut devices = vec![processor.clone()];
-        let StartedGpus { gpus, mut notes } = match dilation {
-            Some(_) => StartedGpus { notes: vec![NO_DILATED_GPU.to_string()], ..StartedGpus::default() },
-            None => start_gpus(),
+        let StartedGpus { gpus, mut notes } = match (dilation, options.gpus) {
+            (Some(_), _) => StartedGpus { notes: vec![NO_DILATED_GPU.to_string()], ..StartedGpus::default() },
+            (None, OfferedGpus::Usable) => start_gpus(),
+            (None, OfferedGpus::None) => StartedGpus::default(),
         };
         notes.extend(absent);
         for (number, gpu) in gpus.into_iter().enumerate() {

@@ -58,7 +58,7 @@ mod transfer;
 mod weight_store;
 
 pub use error::HostError;
-pub use host::{Host, HostOptions};
+pub use host::{Host, HostOptions, OfferedGpus};
 pub use http::serve_metrics;
 pub use machine::total_memory;
 

@@ -65,8 +65,8 @@ const REQUIRED_FUNCTIONS: [&CStr; 33] = [
     c"cuStreamSynchronize",
 ];
 
-/// Detects the driver, its GPUs and the CUDA libraries. Whatever cannot be loaded is reported as missing; without the driver's
-/// library, as on a machine that has no GPU, that alone.
+/// Detects the driver, its GPUs and the CUDA libraries. Whatever cannot be loaded is reported as missing. If the driver's library
+/// cannot be used, as on a machine that has no GPU, only that is reported.
 pub(crate) fn detect() -> GpuReport {
     let mut report = match DriverLibrary::open() {
         Ok(driver) => driver.report(),

@@ -8,7 +8,7 @@ use libloading::Library;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NotFound(pub String);
 
-/// Newest version of CUDA to look for if no driver is installed.
+/// Newest version of CUDA to look for if the driver does not tell its version.
 pub(super) const NEWEST: u32 = 13;
 /// Oldest version whose libraries have all functions.
 const OLDEST: u32 = 11;

@@ -125,7 +125,7 @@ mod tests {
     use edgecut_agent::{
         Cluster, Inventory, Shutdown,
         client::Fleet,
-        server::{Host, HostOptions, serve},
+        server::{Host, HostOptions, OfferedGpus, serve},
     };
 
     const MODEL: &str = "#[version = \"0.0.5\"]
@@ -184,7 +184,7 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
             let options = HostOptions {
                 name: format!("s{index}").into(),
                 threads: Some(1),
-                memory: None,
+                gpus: OfferedGpus::None,
                 ..HostOptions::default()
             };
             let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
