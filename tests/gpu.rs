@@ -1,7 +1,7 @@
 //! The engine for NVIDIA GPUs: TVM's outputs on the GPU, and its speed relative to its peak.
 //!
-//! `EDGECUT_REQUIRE_GPU=1 cargo test --release --test gpu -- --nocapture --test-threads 1` runs everything, on a machine
-//! with a GPU. Otherwise tests called `…_on_the_fake_driver_…` run the same engine with its kernels compiled by the C
+//! `EDGECUT_REQUIRE_GPU=1 cargo test --release --test gpu -- --nocapture --test-threads 1` runs what needs a GPU
+//! too. Otherwise tests called `…_on_the_fake_driver_…` run the same engine with its kernels compiled by the C
 //! compiler, those of `strict` run this suite on strict fake libraries, and the others are listed as ignored.
 //! `EDGECUT_CASES=pool,relu` runs the cases and models whose name contains `pool` or `relu`. With EDGECUT_PACKAGE, the data
 //! are those of a package that `cluster/gpu.sh --pack` made. See docs/gpu.md.

@@ -18,7 +18,7 @@ const WITHOUT_GPUS: (&str, &str) = ("CUDA_VISIBLE_DEVICES", "");
 /// The program.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgecut"));
-    command.env(WITHOUT_GPUS.0, WITHOUT_GPUS.1);
+    command.envs([WITHOUT_GPUS]);
     command
 }
 
@@ -133,7 +133,7 @@ impl AgentProcess {
 
     /// Starts the agent that `command` starts.
     pub fn spawn(name: &str, command: &mut Command) -> AgentProcess {
-        let mut child = command.env(WITHOUT_GPUS.0, WITHOUT_GPUS.1).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.envs([WITHOUT_GPUS]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}"));
