@@ -452,7 +452,7 @@ fn a_plan_over_cpu_and_gpu_runs_as_predicted() {
     let named = devices["devices"].as_array().unwrap().iter().map(|device| device["device"].as_str().unwrap());
     assert_eq!(named.collect::<Vec<_>>()[..2], ["local/cpu", "local/gpu0"]);
     for (name, flags) in [("free", ""), ("small", " --cluster small.toml")] {
-        edgecut(&format!("plan m.relay{flags} --profile-budget 5s --time-limit 40s --output {name}.json"));
+        edgecut(&format!("plan m.relay{flags} --profile-budget 5s --time-limit 20s --output {name}.json"));
         let plan = json(&std::fs::read_to_string(folder.path().join(format!("{name}.json"))).unwrap());
         let devices = plan["devices"].as_array().unwrap();
         let used: Vec<&str> = devices

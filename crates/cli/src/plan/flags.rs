@@ -169,7 +169,8 @@ pub struct Plan {
     /// Stop the search after this time with the best plan so far, or `none` [default: 60s]
     ///
     /// Ctrl-C does so too. Counts from when the profiles are complete; measurements and runs that have begun end first. With
-    /// --budget, or where nothing is measured or run, there is no limit unless one is given.
+    /// --budget, or where nothing is measured or run, there is no limit unless one is given. Where agents refuse all plans for
+    /// lack of memory, the search for another takes at most as long again.
     #[arg(long, value_name = "TIME", help_heading = "Profiles")]
     pub(super) time_limit: Option<TimeLimit>,
 

@@ -8,6 +8,7 @@ use std::{
 /// When to stop. Searches look at it often; what they return then depends on when it came.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stop {
+    limit: Option<Duration>,
     until: Option<Instant>,
     flag: Option<&'static AtomicBool>,
 }
@@ -15,17 +16,27 @@ pub struct Stop {
 impl Stop {
     /// A request that never comes.
     pub const fn never() -> Stop {
-        Stop { until: None, flag: None }
+        Stop { limit: None, until: None, flag: None }
     }
 
     /// A request that comes after `limit`.
     pub fn after(limit: Duration) -> Stop {
-        Stop { until: Instant::now().checked_add(limit), flag: None }
+        Stop::within(Some(limit))
     }
 
     /// A request that comes after `limit`, if there is one, or once `flag` is set.
     pub fn new(limit: Option<Duration>, flag: &'static AtomicBool) -> Stop {
-        Stop { until: limit.and_then(|limit| Instant::now().checked_add(limit)), flag: Some(flag) }
+        Stop { flag: Some(flag), ..Stop::within(limit) }
+    }
+
+    fn within(limit: Option<Duration>) -> Stop {
+        Stop { limit, until: limit.and_then(|limit| Instant::now().checked_add(limit)), flag: None }
+    }
+
+    /// The same request with its whole limit from now on.
+    #[must_use]
+    pub fn restarted(&self) -> Stop {
+        Stop { flag: self.flag, ..Stop::within(self.limit) }
     }
 
     pub fn is_requested(&self) -> bool {
@@ -79,7 +90,11 @@ mod tests {
                 && earlier.remaining() > Some(Duration::from_secs(600))
         );
         assert_eq!(Stop::never().earlier(0.25), Stop::never());
+        assert_eq!(Stop::never().restarted(), Stop::never());
+        assert!(
+            stop.earlier(0.0).is_over() && stop.earlier(0.0).restarted().remaining() > Some(Duration::from_secs(3000))
+        );
         FLAG.store(true, Ordering::Relaxed);
-        assert!(stop.is_requested() && Stop::new(None, &FLAG).is_requested());
+        assert!(stop.is_requested() && stop.restarted().is_requested() && Stop::new(None, &FLAG).is_requested());
     }
 }

@@ -24,6 +24,7 @@ pub struct PilotOptions {
     pub min_replans: usize,
     pub patience: Duration,
     /// The part of a time limit after which the search before pilot runs, or before a front, ends: what follows needs the rest.
+    /// Also the part of the remaining time that each search within lowered memory limits gets.
     pub search_share: f64,
 
     /// Target duration of one pilot run; its number of inferences is clamped to the range below.

@@ -98,7 +98,7 @@ fn piloted<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc};
+    use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
     use tokio::runtime::Runtime;
 
@@ -108,7 +108,7 @@ mod tests {
         units::{Bytes, Micros, Watts},
     };
     use edgecut_plan::{
-        CostSource, TransferFormat,
+        CostSource, Stop, TransferFormat,
         file::ModelRef,
         problem::{Objective, Targets},
         search::Options,
@@ -154,15 +154,16 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
         }
     }
 
-    /// The agent embedded in this process, or several behind sockets with links of one speed; profiles of `graph` on them.
-    fn lab(graph: &Graph, agents: usize) -> Lab {
+    /// The agent embedded in this process, or several behind sockets with links of one speed and these limits on memory;
+    /// profiles of `graph` on them.
+    fn lab(graph: &Graph, agents: &[Option<Bytes>]) -> Lab {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (folder, shutdown) = (tempfile::tempdir().unwrap(), Shutdown::new());
         let sampling = Sampling { budget: Micros(2e5), ..Sampling::default() };
         let mut wanted = SurveyRequest::new(graph, "model", "0123456789abcdef", folder.path());
         wanted.sampling = sampling;
         let (cluster, fleet, inventory, surveyed) = runtime.block_on(async {
-            let cluster = match agents {
+            let cluster = match agents.len() {
                 1 => Cluster::embedded(),
                 _ => served(agents, &shutdown).await,
             };
@@ -175,23 +176,24 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
     }
 
     /// Starts agents `s0`, `s1`, … on free ports.
-    async fn served(count: usize, shutdown: &Shutdown) -> Cluster {
+    async fn served(limits: &[Option<Bytes>], shutdown: &Shutdown) -> Cluster {
         let mut text = String::new();
-        for index in 0..count {
+        for (index, memory) in limits.iter().enumerate() {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"{address}\"\n");
             let options = HostOptions {
                 name: format!("s{index}").into(),
                 threads: Some(1),
+                memory: *memory,
                 gpus: OfferedGpus::None,
                 ..HostOptions::default()
             };
             let host: Arc<Host> = Host::start(options, shutdown.child()).unwrap();
             tokio::spawn(async move { serve(listener, host).await.unwrap() });
         }
-        for from in 0..count {
-            for to in (0..count).filter(|to| *to != from) {
+        for from in 0..limits.len() {
+            for to in (0..limits.len()).filter(|to| *to != from) {
                 let cost = "latency = \"1us\"\nrate = \"1000Gbit/s\"";
                 text += &format!("[[link]]\nfrom = \"s{from}\"\nto = \"s{to}\"\n{cost}\n");
             }
@@ -227,11 +229,24 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
 }
 ";
 
+    /// Six layers with weights of 1 MiB each.
+    fn layers() -> String {
+        let weights: Vec<String> = (0..6).map(|layer| format!("%w{layer}: Tensor[(512, 512), float32]")).collect();
+        let mut text = format!(
+            "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1, 512), float32], {}) {{\n  %0 = nn.dense(%x, %w0, units=512);\n",
+            weights.join(", ")
+        );
+        for layer in 1..5 {
+            text += &format!("  %{layer} = nn.dense(%{}, %w{layer}, units=512);\n", layer - 1);
+        }
+        text + "  nn.dense(%4, %w5, units=512)\n}\n"
+    }
+
     #[test]
     fn where_memory_is_short_a_plan_of_whole_groups_is_run_too() {
         let graph = import("model", WIDE.as_bytes(), &ImportOptions::default()).unwrap().graph;
         let model = ModelGroups::of(&graph, Granularity::Fused);
-        let lab = lab(&graph, 1);
+        let lab = lab(&graph, &[None]);
         let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
         let settings = PlanSettings { memory: Some(Bytes(3 << 20)), ..settings() };
         let request = settings.request(&model, &lab.inventory, &profiles, |_| None).unwrap();
@@ -242,11 +257,41 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
     }
 
     #[test]
+    fn the_time_limit_begins_again_where_agents_refuse_what_was_found_within_it() {
+        let graph = import("model", layers().as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, &[Some(Bytes(5 << 19)), None]);
+        let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        let address =
+            |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
+        let settings =
+            PlanSettings { objective: Objective::Memory, memory: Some(Bytes(9 << 19)), may_split: false, ..settings() };
+        let mut request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
+        // More than the agent gives: it takes two layers, and is offered three.
+        request.instance_mut().network.devices[0].memory = settings.memory;
+        let first = planner::nearest(&request).unwrap();
+        assert!(first.solution.missed.is_empty());
+        let given = BTreeMap::new();
+        let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+        let (events, options) =
+            (RefCell::new(Vec::new()), PilotOptions { run_time: Micros(2e4), ..PilotOptions::default() });
+        let request = request.with_stop(Stop::after(Duration::from_secs(600)).earlier(0.0));
+        let progress = |event| events.borrow_mut().push(event);
+        let runner = PilotRunner { agents: &pilot, options: &options, progress: &progress, request: &request };
+        let (found, _) = runner.run(first).unwrap();
+        assert_eq!(found.costs, CostSource::PilotRun);
+        assert!(!found.uses_one_device());
+        let refused = |event: &PlanEvent| matches!(event, PlanEvent::PilotRefused { .. });
+        assert!(events.borrow().iter().any(refused), "{:?}", events.borrow());
+        assert!(events.borrow().contains(&PlanEvent::LimitRestarted), "{:?}", events.borrow());
+    }
+
+    #[test]
     fn a_model_is_planned_by_agents_in_this_process() {
         let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
         let model = ModelGroups::of(&graph, Granularity::Fused);
         for agents in [1, 2] {
-            let lab = lab(&graph, agents);
+            let lab = lab(&graph, &vec![None; agents]);
             let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
             let address =
                 |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
@@ -288,7 +333,7 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
         const IDLE: f64 = 1.0;
         let graph = import("model", MODEL.as_bytes(), &ImportOptions::default()).unwrap().graph;
         let model = ModelGroups::of(&graph, Granularity::Fused);
-        let lab = lab(&graph, 2);
+        let lab = lab(&graph, &[None; 2]);
         let mut profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
         for (profile, watts) in profiles.iter_mut().zip(WATTS) {
             for row in &mut profile.rows {

@@ -50,6 +50,8 @@ pub enum PlanEvent {
     ShardsMeasured(usize),
     /// An agent has too little memory left for a candidate.
     PilotRefused { agent: String, message: String },
+    /// Agents refused all candidates that were found within the time limit, which begins again.
+    LimitRestarted,
     /// An agent failed: the best plan so far is given out.
     AgentFailed(String),
     /// A candidate was run.
@@ -91,6 +93,9 @@ impl fmt::Display for PlanEvent {
             PlanEvent::Running => f.write_str("running a plan"),
             PlanEvent::ShardsMeasured(count) => write!(f, "measured {count} shards, stored in the profiles"),
             PlanEvent::PilotRefused { agent, message } => write!(f, "pilot run refused: {agent}: {message}"),
+            PlanEvent::LimitRestarted => f.write_str(
+                "time limit reached, and agents refused all plans: the search for another takes at most as long again",
+            ),
             PlanEvent::AgentFailed(why) => write!(f, "giving out the best plan so far: {why}"),
             PlanEvent::PilotRun { devices, splits, is_scheduled, is_stream, time, predicted } => {
                 let devices = counted(*devices, "device");

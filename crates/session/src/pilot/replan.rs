@@ -76,7 +76,11 @@ impl<'r> Replanner<'_, 'r, '_> {
             (self.progress)(PlanEvent::Searching);
             let candidate = split::nearest(&request, state.start())?;
             (self.progress)(PlanEvent::Found(Progress::of(&candidate)));
-            if state.is_exhausted() || self.request.goal.search.stop.is_requested() {
+            if self.request.goal.search.stop.is_requested() {
+                let score = candidate.solution.evaluation.score;
+                return Ok((state.better_measured(score).unwrap_or(candidate), request));
+            }
+            if state.is_exhausted() {
                 return Ok((candidate, request));
             }
             if begun.elapsed() >= self.options.patience

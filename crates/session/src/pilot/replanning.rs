@@ -67,6 +67,11 @@ impl<T> Replanning<T> {
         }
     }
 
+    /// The best plan at measured costs so far, if it is better than that of `score`, with which a search was stopped.
+    pub(super) fn better_measured(self, score: Score) -> Option<T> {
+        self.measured.filter(|(_, best)| best.better(&score)).map(|(plan, _)| plan)
+    }
+
     /// The best plan at measured costs so far.
     pub(super) fn into_measured(self) -> Option<T> {
         self.measured.map(|(plan, _)| plan)
@@ -171,6 +176,19 @@ mod tests {
         }
         assert_eq!(state.unpromising(score(97.0)), None);
         assert_eq!(state.unpromising(score(97.6)), Some("best"));
+    }
+
+    #[test]
+    fn a_stopped_search_that_found_less_is_dropped() {
+        let score = |violation: f64, value: f64| Score { violation, value, ..Score::default() };
+        for (stopped, want) in
+            [(score(0.0, 99.0), None), (score(0.0, 101.0), Some("measured")), (score(0.1, 50.0), Some("measured"))]
+        {
+            let mut state = Replanning::new(&PilotOptions::default());
+            state.keep("measured", score(0.0, 100.0));
+            assert_eq!(state.better_measured(stopped), want, "{stopped:?}");
+        }
+        assert_eq!(Replanning::<()>::new(&PilotOptions::default()).better_measured(score(1.0, 1.0)), None);
     }
 
     #[test]

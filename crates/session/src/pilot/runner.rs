@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::VecDeque};
 
 use edgecut_graph::units::Micros;
 use edgecut_plan::{
-    Candidate, CostSource, GroupId, NoPlan, PlanRequest,
+    Candidate, CostSource, GroupId, NoPlan, PlanRequest, Stop,
     evaluation::Evaluation,
     planner,
     problem::{Objective, ProblemError},
@@ -168,19 +168,28 @@ impl PilotRunner<'_> {
         Ok(trials)
     }
 
-    /// Plans with the limits of `reserve`, which each refusal lowers, until a candidate runs. `None` if none does within the
-    /// maximum number of steps and the search time, or if no plan fits.
+    /// Plans with the limits of `reserve`, which each refusal lowers, until a candidate runs. Without one there is no plan
+    /// to give out, so this gets the time limit once more. `None` if none runs within that and the maximum number of steps,
+    /// or if no plan fits.
     fn with_memory_reserve(
         &self,
         known: &mut InContextCosts,
         reserve: &mut MemoryReserve,
     ) -> Result<Option<Trial>, PlanningError> {
+        let stop = self.request.goal.search.stop.restarted();
+        if self.request.goal.search.stop.is_over() && !reserve.is_empty() {
+            (self.progress)(PlanEvent::LimitRestarted);
+        }
         for step in 0..self.options.memory_steps {
-            if reserve.is_empty() || (step > 0 && self.is_stopped()) {
+            if reserve.is_empty() || (step > 0 && stop.is_requested()) {
                 break;
             }
             let less = reserve.applied_to(self.request);
-            let Some(candidate) = planner::nearest(&less).ok().filter(keeps_memory) else { return Ok(None) };
+            let nearest = |stop: Stop| planner::nearest(&less.with_stop(stop)).ok().filter(keeps_memory);
+            // Part of the time first: the candidate may be refused, too.
+            let part = stop.earlier(self.options.search_share);
+            let found = nearest(part).or_else(|| part.is_over().then(|| nearest(stop)).flatten());
+            let Some(candidate) = found else { return Ok(None) };
             let trial = self.trial(MemoryReserve::restored(candidate, self.request), known, reserve)?;
             if trial.is_some() {
                 return Ok(trial);
