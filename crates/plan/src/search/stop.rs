@@ -8,6 +8,7 @@ use std::{
 /// When to stop. Searches look at it often; what they return then depends on when it came.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stop {
+    /// The whole limit, which [`Stop::restarted`] gives again; `until` of an earlier request is before its end.
     limit: Option<Duration>,
     until: Option<Instant>,
     flag: Option<&'static AtomicBool>,

@@ -104,7 +104,7 @@ mod tests {
 
     use edgecut_engine::energy::EnergySource;
     use edgecut_graph::{
-        Granularity, Graph,
+        DeviceName, Granularity, Graph,
         units::{Bytes, Micros, Watts},
     };
     use edgecut_plan::{
@@ -123,7 +123,7 @@ mod tests {
         survey::{DeviceProfile, SurveyRequest, survey},
     };
     use edgecut_agent::{
-        Cluster, Inventory, Shutdown,
+        Cluster, Endpoint, Inventory, Shutdown,
         client::Fleet,
         server::{Host, HostOptions, OfferedGpus, serve},
     };
@@ -146,6 +146,12 @@ def @main(%x: Tensor[(1, 8, 32, 32), float32], %w1: Tensor[(16, 8, 3, 3), float3
         folder: tempfile::TempDir,
         sampling: Sampling,
         shutdown: Shutdown,
+    }
+
+    impl Lab {
+        fn address(&self, device: &DeviceName) -> Option<Endpoint> {
+            self.cluster.server(&device.server).map(|server| server.endpoint.clone())
+        }
     }
 
     impl Drop for Lab {
@@ -262,12 +268,10 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
         let model = ModelGroups::of(&graph, Granularity::Fused);
         let lab = lab(&graph, &[Some(Bytes(5 << 19)), None]);
         let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
-        let address =
-            |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
         let settings =
             PlanSettings { objective: Objective::Memory, memory: Some(Bytes(9 << 19)), may_split: false, ..settings() };
-        let mut request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
-        // More than the agent gives: it takes two layers, and is offered three.
+        let mut request = settings.request(&model, &lab.inventory, &profiles, |device| lab.address(device)).unwrap();
+        // More than the agent has. By this objective each device gets three layers, and this one holds two.
         request.instance_mut().network.devices[0].memory = settings.memory;
         let first = planner::nearest(&request).unwrap();
         assert!(first.solution.missed.is_empty());
@@ -293,9 +297,7 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
         for agents in [1, 2] {
             let lab = lab(&graph, &vec![None; agents]);
             let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
-            let address =
-                |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
-            let request = settings().request(&model, &lab.inventory, &profiles, address).unwrap();
+            let request = settings().request(&model, &lab.inventory, &profiles, |device| lab.address(device)).unwrap();
             let displaced = CacheFlush::working_set(&graph);
             let mut shards =
                 Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, displaced).unwrap();
@@ -342,9 +344,7 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
             }
         }
         let settings = PlanSettings { objective: Objective::Energy, ..settings() };
-        let address =
-            |device: &edgecut_graph::DeviceName| lab.cluster.server(&device.server).map(|s| s.endpoint.clone());
-        let request = settings.request(&model, &lab.inventory, &profiles, address).unwrap();
+        let request = settings.request(&model, &lab.inventory, &profiles, |device| lab.address(device)).unwrap();
         let mut shards =
             Shards::open(lab.folder.path(), &lab.surveyed, &model.items, lab.sampling, CacheFlush::working_set(&graph))
                 .unwrap();

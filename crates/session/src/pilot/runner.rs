@@ -168,9 +168,8 @@ impl PilotRunner<'_> {
         Ok(trials)
     }
 
-    /// Plans with the limits of `reserve`, which each refusal lowers, until a candidate runs. Without one there is no plan
-    /// to give out, so this gets the time limit once more. `None` if none runs within that and the maximum number of steps,
-    /// or if no plan fits.
+    /// Plans with the limits of `reserve`, which each refusal lowers, until a candidate runs. Without one there is nothing to
+    /// return, so the time limit starts again. `None` if none runs within it and the maximum number of steps, or if no plan fits.
     fn with_memory_reserve(
         &self,
         known: &mut InContextCosts,
