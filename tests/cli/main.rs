@@ -38,6 +38,7 @@ mod plan_energy;
 mod report;
 mod results;
 mod run_results;
+mod sharding;
 mod simultaneous_profiles;
 mod stable_ids;
 mod supervisor;

@@ -7,7 +7,7 @@ use edgecut_session::export::{ExportFormat, ExportOptions, export};
 use crate::{Outcome, format::print_all, model::ModelArguments, source_file as file, stderr, stdout::print_line};
 
 /// Write a model as ONNX, as Relay text, for Graphviz or as JSON; or a plan as ONNX models (also for Ray Serve or Triton) or Relay
-/// modules, one for each device's stage.
+/// modules, one for each device's stage, or as one ONNX file with shardings.
 #[derive(clap::Args)]
 pub struct Export {
     /// A model, or a plan that `edgecut plan` wrote
@@ -37,6 +37,13 @@ pub struct Export {
     /// The file lists them in its metadata, key `seeded_parameters`, one name a line.
     #[arg(long, conflicts_with_all = ["params", "external_data"])]
     seeded_weights: bool,
+
+    /// Write a plan as one ONNX file: the whole model with shardings and pipeline stages of its operators
+    ///
+    /// The format has these from version 11 on. What it cannot say, such as unequal shares, is in their metadata; see
+    /// docs/formats.md. `plan --sharded` reads them.
+    #[arg(long, conflicts_with = "seeded_weights")]
+    sharding: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -68,6 +75,7 @@ impl Export {
             with_params: self.with_params,
             external_data: self.external_data,
             seeded_weights: self.seeded_weights,
+            sharding: self.sharding,
         };
         let export = export(&self.input.model, &self.input.flags.options(), &options, &stderr::events())?;
         export.write_with(&|path, fill| file::write_with(path, |to| fill(to)))?;

@@ -17,6 +17,7 @@ use edgecut_session::{
         options,
         summary::{Summary, Tensor, summarise},
     },
+    sharding::{ShardingSummary, sharded_model},
 };
 
 /// Show a model's operators, shapes, costs and memory, and what is not supported.
@@ -55,6 +56,9 @@ struct Page<'a> {
     guessed_dims: &'a [BindDim],
     types_checked: usize,
     types_disagreeing: usize,
+    /// What an ONNX file states of devices.
+    #[serde(skip_serializing_if = "<[ShardingSummary]>::is_empty")]
+    sharding: &'a [ShardingSummary],
 }
 
 impl Inspect {
@@ -70,10 +74,11 @@ impl Inspect {
 
     pub fn run(self) -> Outcome {
         let model = self.open()?;
+        let sharding = sharded_model(&model)?.map(ShardingSummary::of).unwrap_or_default();
         let text = match self.format {
-            Format::Table => page(&model),
+            Format::Table => page(&model, &sharding),
             Format::Csv => csv(&model.import.graph).map_err(Failure::failed)?,
-            Format::Json => json(&model).map_err(Failure::failed)?,
+            Format::Json => json(&model, &sharding).map_err(Failure::failed)?,
         };
         print_all(text.as_bytes())
     }
@@ -92,7 +97,7 @@ fn csv(graph: &Graph) -> Result<String, std::io::Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn json(model: &Model) -> Result<String, serde_json::Error> {
+fn json(model: &Model, sharding: &[ShardingSummary]) -> Result<String, serde_json::Error> {
     let import = &model.import;
     let page = Page {
         model: &import.name,
@@ -101,11 +106,12 @@ fn json(model: &Model) -> Result<String, serde_json::Error> {
         guessed_dims: &model.guessed,
         types_checked: import.checks.checked,
         types_disagreeing: import.checks.mismatches.len(),
+        sharding,
     };
     serde_json::to_string_pretty(&page).map(|text| text + "\n")
 }
 
-fn page(model: &Model) -> String {
+fn page(model: &Model, sharding: &[ShardingSummary]) -> String {
     let summary = summarise(&model.import.graph);
     let mut kinds = table(["operator", ">count", ">MFLOP", ">share", ">output", "not supported"]);
     for kind in &summary.kinds {
@@ -146,6 +152,7 @@ fn page(model: &Model) -> String {
         format!("outputs of all operators together {}", summary.output_bytes),
         type_checks(&model.import.checks),
     ];
+    lines.extend(sharding.iter().map(|one| format!("sharding     {one}")));
     lines.extend(guessed(model));
     lines.extend(unknown(model, summary.unknown_shapes));
     if unsupported > 0 {

@@ -17,6 +17,7 @@ use crate::{
     lowering::{Lowered, Lowering},
     options::ImportOptions,
     proto::{GraphProto, ModelProto},
+    sharding::{ShardedModel, read_shardings},
     tensor::unknown_dims,
     unknown_dim::UnknownDim,
 };
@@ -34,6 +35,8 @@ pub struct Imported {
     /// Sizes of unknown dimensions that were guessed.
     pub guessed: Vec<BindDim>,
     pub interface: Interface,
+    /// What the file states of devices, if it has a device configuration.
+    pub sharded: Result<Option<ShardedModel>, OnnxError>,
 }
 
 /// Reads an ONNX model into a graph. `name` is the file name used in messages.
@@ -51,6 +54,7 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     let Some(graph) = &model.graph else {
         return Err(OnnxError::new(name, None, "the file has no graph"));
     };
+    let sharded = read_shardings(name, &model);
     let guessed = if options.guess_dims { guessed(graph, options) } else { Vec::new() };
     let bind_dims = [options.bind_dims, &guessed].concat();
     let options = &ImportOptions { bind_dims: &bind_dims, ..*options };
@@ -58,7 +62,7 @@ pub fn import(name: &str, bytes: Bytes, options: &ImportOptions<'_>) -> Result<I
     let lowered = lowering.run(graph).map_err(|(place, what)| OnnxError::new(name, place, what))?;
     let Lowered { graph, decisions, interface, replaced, is_sized } = lowered;
     let graph = copy_for_readers(&live(&graph));
-    Ok(Imported { graph, decisions, replaced, is_sized, guessed, interface })
+    Ok(Imported { graph, decisions, replaced, is_sized, guessed, interface, sharded })
 }
 
 /// Sizes for the dimensions that neither the file nor `options` give.

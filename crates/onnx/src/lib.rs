@@ -28,6 +28,7 @@
 //! | `in_place` | operands whose storage a result may have in ONNX Runtime |
 //! | `opaque` | nodes as operators with their own names and attributes, and back |
 //! | `result_types` | result types of opaque operators, which an engine infers where the file has none |
+//! | `sharding` | device configurations and shardings, read and written |
 //! | `seed` | seeds of operators that draw random numbers |
 //! | `call` | one node: typed access to its inputs and attributes |
 //! | `compose` | operators that many families compose |
@@ -61,6 +62,7 @@ mod options;
 mod proto;
 mod result_types;
 mod seed;
+mod sharding;
 mod tensor;
 #[cfg(test)]
 mod test_models;
@@ -76,4 +78,5 @@ pub use interface::{Decision, Interface};
 pub use kernel_names::{KernelNames, kernel_names};
 pub use open_inputs::open_inputs;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
+pub use sharding::{DeviceConfiguration, NodeSharding, Shape, ShardedDim, ShardedModel, ShardingError, TensorSharding};
 pub use unknown_dim::UnknownDim;

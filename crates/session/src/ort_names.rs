@@ -1,12 +1,13 @@
 //! What ONNX Runtime calls the operators of a model: of the model's own file, and of the file that an export writes.
 
-use std::collections::HashMap;
-
-use edgecut_graph::{Graph, OperatorId, Origin};
+use edgecut_graph::Graph;
 use edgecut_interop::ort_names::OrtNames;
 use edgecut_onnx::{ExportOptions, KernelNames, export, is_onnx, kernel_names};
 
-use crate::{Error, Model, input};
+use crate::{
+    Error, Model, input,
+    sharding::{NamedEntry, entry_operators},
+};
 
 /// The names of the operators of `model` in sessions of its file, and in sessions of what it is exported as.
 ///
@@ -30,25 +31,11 @@ pub(crate) fn ort_names(model: &Model) -> Result<OrtNames, Error> {
     Ok(names)
 }
 
-/// Adds the names of `kernels`, which `graph` was read from. Each is of the operators of its name, or else those that compute
-/// its results.
+/// Adds the names of `kernels`, which `graph` was read from.
 fn add_file(names: &mut OrtNames, graph: &Graph, kernels: &[KernelNames]) {
-    let mut by_layer: HashMap<&str, Vec<OperatorId>> = HashMap::new();
-    for (id, operator) in graph.operators() {
-        if let Some(layer) = &operator.layer {
-            by_layer.entry(layer).or_default().push(id);
-        }
-    }
-    let mut by_tensor: HashMap<&str, OperatorId> = HashMap::new();
-    for (_, tensor) in graph.tensors() {
-        if let Origin::Operator { operator, .. } = tensor.origin {
-            by_tensor.insert(&tensor.name, operator);
-        }
-    }
-    for kernel in kernels {
-        let own = by_layer.get(kernel.name.as_str()).cloned().unwrap_or_default();
-        let results = || kernel.outputs.iter().filter_map(|name| by_tensor.get(name.as_str()).copied()).collect();
-        let operators = if own.is_empty() { results() } else { own };
+    let entries: Vec<NamedEntry<'_>> =
+        kernels.iter().map(|kernel| NamedEntry { name: &kernel.name, outputs: &kernel.outputs }).collect();
+    for (kernel, operators) in kernels.iter().zip(entry_operators(graph, &entries)) {
         names.add(&kernel.unique, &operators);
         names.add(&kernel.profiled, &operators);
         // ONNX Runtime names some kernels that it makes after a result.
@@ -59,7 +46,7 @@ fn add_file(names: &mut OrtNames, graph: &Graph, kernels: &[KernelNames]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgecut_graph::{DType, Operator, TensorType};
+    use edgecut_graph::{DType, Operator, OperatorId, Origin, TensorType};
 
     #[test]
     fn operators_are_found_by_name_and_by_result() {

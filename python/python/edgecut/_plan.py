@@ -188,6 +188,7 @@ def plan(
     ratios: Optional[Literal["tuned", "equal", "proportional"]] = None,
     halos: Optional[Literal["exchanged", "recomputed"]] = None,
     like: Optional[PathLike] = None,
+    sharded: bool = False,
     transfer: Optional[Literal["exact", "f16", "int8"]] = None,
     pin: Names = None,
     ban: Names = None,
@@ -227,6 +228,7 @@ def plan(
     :param ratios: the shares of devices in a split group, tuned without
     :param halos: how shards get what they read of their neighbours' shares, what is best without
     :param like: split what this plan splits, over the same devices
+    :param sharded: place and split groups as the model's ONNX file says
     :param transfer: format of activations between servers, exact without
     :param pin: run groups on one device: ``"#7=two/cpu"``, or several of them
     :param ban: keep groups off one device
@@ -283,6 +285,7 @@ def plan(
             ratios=ratios,
             halos=halos,
             like=like,
+            sharded=sharded,
             transfer=transfer,
             pin=several(pin),
             ban=several(ban),

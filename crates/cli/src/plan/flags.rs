@@ -101,6 +101,13 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
     pub(super) like: Option<PathBuf>,
 
+    /// Place and split groups as the model's ONNX file says
+    ///
+    /// By the device configuration and shardings of `export --format onnx --sharding` or of other tools. Its devices have the names
+    /// of the cluster's, or none. Groups of which it says nothing are not split. See docs/formats.md.
+    #[arg(long, hide_short_help = true, help_heading = "Placement", conflicts_with_all = ["no_split", "pareto", "ratios", "halos", "like", "moves", "pin", "ban"])]
+    pub(super) sharded: bool,
+
     /// What would another plan gain or lose with a group on another device?
     ///
     /// All else stays as in the plan of --like: nothing is searched, and no plan is written without --output. Says of
@@ -223,6 +230,7 @@ impl Plan {
             ratios: self.ratios,
             halos: self.halos,
             like: self.like.clone(),
+            sharded: self.sharded,
             moves: self.moves.clone(),
             transfer: self.transfer.unwrap_or_default(),
             pin: self.pin.clone(),

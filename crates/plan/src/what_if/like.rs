@@ -4,7 +4,9 @@ use edgecut_graph::{DeviceName, Granularity, OperatorId};
 
 use crate::{
     plan_file::file::{Plan, Split},
-    problem::{DeviceId, group_names::GroupNames, rule::Rule},
+    problem::{DeviceId, ProblemError, group_names::GroupNames, rule::Rule},
+    request::PlanRequest,
+    split::strategy::choices_like,
 };
 
 /// Why the splits of a plan cannot be taken over.
@@ -54,6 +56,15 @@ pub fn splits_of(
         Ok(Split { devices, ..split.clone() })
     };
     other.splits.iter().map(moved).collect()
+}
+
+/// How all operators of the groups that `splits` split are divided in plans of `request`.
+///
+/// # Errors
+/// If one is of another group than those of `request`, or along an axis that its group is not split along.
+pub fn divisions(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Vec<Split>, ProblemError> {
+    let expanded = request.expanded(&choices_like(&request.instance, splits)?)?;
+    Ok(request.instance.splits(&expanded))
 }
 
 /// Checks that `splits` use no device that `rules` forbid. `groups` have the operators `operators`, in the same order.

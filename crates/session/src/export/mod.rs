@@ -6,7 +6,9 @@
 //! | `model` | files of a model: ONNX, Relay text |
 //! | `parts` | a plan as ONNX models, one for each device's stage |
 //! | `modules` | a plan as Relay modules |
+//! | `placement` | devices of whole operators |
 //! | `ort` | a plan as annotations of the whole model, for ONNX Runtime's own placement |
+//! | `sharding` | a plan as shardings of the whole model |
 
 mod file;
 mod model;
@@ -14,6 +16,8 @@ mod modules;
 mod options;
 mod ort;
 mod parts;
+mod placement;
+mod sharding;
 
 use std::path::Path;
 
@@ -64,13 +68,16 @@ fn check(options: &ExportOptions, is_plan: bool) -> Result<(), Error> {
     if options.seeded_weights && (format != ExportFormat::Onnx || is_plan) {
         return bad("option `seeded_weights` is for a model as option `format=onnx`");
     }
+    if options.sharding && (format != ExportFormat::Onnx || !is_plan) {
+        return bad("option `sharding` is for a plan as option `format=onnx`");
+    }
     if !is_plan && format.needs_plan() {
         return bad(
             "option `format=ray`, triton and ort are for a plan, as `edgecut plan` writes it: a model alone is option `format=onnx`",
         );
     }
     let Some(path) = &options.output else { return Ok(()) };
-    if is_plan && format.has_folder() {
+    if is_plan && format.has_folder() && !options.sharding {
         return output::check_folder("output", path);
     }
     output::check_writable(path)?;
@@ -101,7 +108,7 @@ fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
 
 /// `model` is without the plan's splits and schedules.
 fn of_plan(plan: &Plan, mut model: Model, options: &ExportOptions, events: &Events) -> Result<Export, Error> {
-    let is_whole = options.format == ExportFormat::Ort;
+    let is_whole = options.format == ExportFormat::Ort || options.sharding;
     if !is_whole {
         model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
     }
@@ -112,12 +119,13 @@ fn of_plan(plan: &Plan, mut model: Model, options: &ExportOptions, events: &Even
     };
     let is_graph = matches!(options.format, ExportFormat::Dot | ExportFormat::Json);
     if plan.states != plan.model.states && !is_graph && !is_whole {
-        let what = "the plan splits states, such as KV caches, which this format does not support: export it as option `format=dot` or json, or \
-                    plan again with option `no_split`";
+        let what = "the plan splits states, such as KV caches, which this format does not support: export it with option `sharding`, as option \
+                    `format=dot` or json, or plan again with option `no_split`";
         return Err(Error::BadInput(what.into()));
     }
     match options.format {
         ExportFormat::Relay => modules::export(plan, model, options),
+        ExportFormat::Onnx if options.sharding => sharding::export(plan, model, options, events),
         ExportFormat::Onnx => parts::export(plan, model, options, Runtime::Onnx),
         ExportFormat::Ray => parts::export(plan, model, options, Runtime::Ray),
         ExportFormat::Triton => parts::export(plan, model, options, Runtime::Triton),

@@ -19,6 +19,8 @@ pub struct ExportOptions {
     pub external_data: bool,
     /// Leave the weights of an ONNX model out: they become inputs that are generated from their names.
     pub seeded_weights: bool,
+    /// Write a plan as one ONNX file with shardings of its operators (IR 11).
+    pub sharding: bool,
 }
 
 /// A format of other tools.

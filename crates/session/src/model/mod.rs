@@ -29,7 +29,7 @@ use smol_str::SmolStr;
 use edgecut_agent::server::total_memory;
 use edgecut_engine::{Engine, EngineError, TractEngine};
 use edgecut_graph::{Graph, Origin, TensorData, constant_operators, is_constant, units::Bytes};
-use edgecut_onnx::{Interface, UnknownDim, is_onnx};
+use edgecut_onnx::{Interface, OnnxError, ShardedModel, UnknownDim, is_onnx};
 use edgecut_ops::passes::retype::{BindDim, unknown_dims};
 use edgecut_relay as relay;
 use edgecut_relay::{Import, ImportOptions, Params};
@@ -63,6 +63,8 @@ pub struct Model {
     pub deciding: Vec<SmolStr>,
     /// The inputs and outputs as an ONNX file declares them.
     pub interface: Option<Interface>,
+    /// What an ONNX file states of devices: see [`crate::sharding`].
+    pub sharded: Result<Option<ShardedModel>, OnnxError>,
     /// The guessed sizes of unknown dimensions.
     pub guessed: Vec<BindDim>,
     /// Notices for the user about how the model was read.
@@ -254,6 +256,7 @@ impl Source<'_> {
             selected,
             deciding,
             interface,
+            sharded: imported.sharded,
             guessed,
             notices,
             options: self.options.clone(),
@@ -295,6 +298,7 @@ impl Source<'_> {
             selected: selected.get(),
             deciding: Vec::new(),
             interface: None,
+            sharded: Ok(None),
             guessed: Vec::new(),
             notices: Vec::new(),
             options: self.options.clone(),

@@ -37,7 +37,7 @@ impl Site {
         let (events, folder, cluster) = (&self.events, profiles.folder.as_path(), &self.cluster);
         let given = model.contents(model.graph())?.given();
         let groups = ModelGroups::of(model.graph(), options.granularity);
-        let settings = options.settings(model_ref(model)?, self.file())?;
+        let settings = options.settings(model_ref(model)?, Some(model), self.file())?;
         Planner::check_groups(&settings, &groups)?;
         let name = model.name();
         let sampling = Sampling { budget: options.profile_budget, ..Sampling::default() };
@@ -55,7 +55,7 @@ impl Site {
             let inventory = fleet.inventory(cluster, Vec::new());
             settings.check(&groups, &inventory).map_err(|error| options.request_error(error))?;
             self.warn_of_memory(options, &inventory);
-            Planner::check_moves(options, &groups, &inventory, settings.like.as_ref(), events)?;
+            Planner::check_moves(options, &groups, &inventory, settings.like_plan(), events)?;
             if options.objective == Objective::Energy.into() {
                 let stored = stored_profiles(&fleet, cluster, &inventory, &survey).await?;
                 let known = stored.iter().map(rows_of).collect::<Result<Vec<_>, _>>()?;

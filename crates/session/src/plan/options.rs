@@ -22,7 +22,16 @@ use edgecut_plan::{
 use serde::{Deserialize, Deserializer};
 
 use super::objective::PlanObjective;
-use crate::{Error, option_values, pilot::PilotOptions, plan_file, profile::DEFAULT_BUDGET, request::PlanSettings};
+use crate::{
+    Error, Model,
+    model::Binding,
+    option_values,
+    pilot::PilotOptions,
+    plan_file,
+    profile::DEFAULT_BUDGET,
+    request::{Like, PlanSettings},
+    sharding::sharded_model,
+};
 
 /// Options of a plan.
 #[derive(Debug, Clone, Deserialize)]
@@ -58,6 +67,8 @@ pub struct PlanOptions {
     pub halos: Option<Halo>,
     /// A plan file. Split the same groups as this plan, over the same devices.
     pub like: Option<PathBuf>,
+    /// Place and split groups as the model's ONNX file says: see [`crate::sharding`].
+    pub sharded: bool,
     /// Moves of groups to another device than in the plan of `like`: `GROUP=SERVER/DEVICE`.
     #[serde(rename = "move", deserialize_with = "option_values::list")]
     pub moves: Vec<Move>,
@@ -106,6 +117,7 @@ impl Default for PlanOptions {
             ratios: Ratios::default(),
             halos: None,
             like: None,
+            sharded: false,
             moves: Vec::new(),
             transfer: TransferFormat::default(),
             pin: Vec::new(),
@@ -175,11 +187,19 @@ impl PlanOptions {
             ("halos", self.halos.is_some(), "no_split", self.no_split),
             ("like", self.like.is_some(), "no_split", self.no_split),
             ("halos", self.halos.is_some(), "like", self.like.is_some()),
+            ("like", self.like.is_some(), "sharded", self.sharded),
+            ("no_split", self.no_split, "sharded", self.sharded),
+            ("ratios", has_ratios, "sharded", self.sharded),
+            ("halos", self.halos.is_some(), "sharded", self.sharded),
+            ("pareto", self.pareto, "sharded", self.sharded),
+            ("objective=first-token", self.objective == PlanObjective::FirstToken, "sharded", self.sharded),
             ("rehearse", self.has_pilot_runs(), "estimate", self.estimate),
             ("pareto", self.pareto, "move", is_moved),
             ("advise", self.advise, "move", is_moved),
             ("pin", !self.pin.is_empty(), "move", is_moved),
             ("ban", !self.ban.is_empty(), "move", is_moved),
+            ("pin", !self.pin.is_empty(), "sharded", self.sharded),
+            ("ban", !self.ban.is_empty(), "sharded", self.sharded),
         ];
         if let Some((option, _, other, _)) = excluded.iter().find(|(_, is_given, _, is_other)| *is_given && *is_other) {
             let what = format!("option `{option}` has no effect with option `{other}`");
@@ -215,8 +235,14 @@ impl PlanOptions {
         }
     }
 
-    /// The settings for a plan of `model`, on the cluster of the file `cluster`.
-    pub(super) fn settings(&self, model: ModelRef, cluster: Option<&Path>) -> Result<PlanSettings, Error> {
+    /// The settings for a plan of `model`, on the cluster of the file `cluster`. `read` is the model itself, if there is more of it
+    /// than a dump.
+    pub(super) fn settings(
+        &self,
+        model: ModelRef,
+        read: Option<&Model>,
+        cluster: Option<&Path>,
+    ) -> Result<PlanSettings, Error> {
         let binding = model.binding();
         let pins = self.pin.iter().map(|text| Rule::parse(RuleKind::Pin, text));
         let bans = self.ban.iter().map(|text| Rule::parse(RuleKind::Ban, text));
@@ -231,10 +257,23 @@ impl PlanOptions {
             may_split: !self.no_split,
             ratios: self.ratios,
             halo: self.halos,
-            like: self.like.as_deref().map(|path| plan_file::for_binding(path, &binding)).transpose()?,
+            like: self.like(read, &binding)?,
             fits_memory: !self.pareto,
             search: Options { seed: self.seed, budget: self.budget, ..Options::default() },
         })
+    }
+
+    /// What the plan takes over of another one, or of the file of `model`.
+    fn like(&self, model: Option<&Model>, binding: &Binding) -> Result<Option<Like>, Error> {
+        if !self.sharded {
+            let other = self.like.as_deref().map(|path| plan_file::for_binding(path, binding)).transpose()?;
+            return Ok(other.map(|plan| Like::Plan(Box::new(plan))));
+        }
+        let sharded = model.map(sharded_model).transpose()?.flatten().ok_or_else(|| {
+            let what = "option `sharded`: the model is no ONNX file with a device configuration, as option `sharding` of an export writes it";
+            Error::BadInput(what.into())
+        })?;
+        Ok(Some(Like::Shardings(sharded.clone())))
     }
 
     pub(super) fn targets(&self) -> Targets {

@@ -66,7 +66,7 @@ impl Planner<'_> {
             }
             PlanObjective::Inference(_) => {
                 let planned = phases.by_token()?;
-                let is_fixed = self.options.like.is_some() || prompt == 1;
+                let is_fixed = self.options.like.is_some() || self.options.sharded || prompt == 1;
                 if is_fixed || phases.is_met(&planned) {
                     return phases.met(planned);
                 }

@@ -189,7 +189,7 @@ impl<'a> Planner<'a> {
     /// If a group cannot be moved, or [`PlanOptions::like`] is not given.
     pub fn moved(&self) -> Result<(Moved, PlanRequest<'_>), Error> {
         let request = self.checked_request()?;
-        let Some(other) = &self.settings.like else {
+        let Some(other) = self.settings.like_plan() else {
             return Err(Error::BadInput(
                 "option `move` is of groups in another plan: name it with option `like`".into(),
             ));

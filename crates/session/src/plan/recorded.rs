@@ -128,7 +128,11 @@ impl RecordedModel {
             return Err(Error::BadInput("option `granularity=op`: the profiles are of fused groups".into()));
         }
         let groups = ModelGroups::of(self.subject.graph(), recorded.granularity);
-        let mut settings = options.settings(self.model_ref()?, self.cluster.as_deref())?;
+        let model = match &self.subject {
+            ProfiledModel::Read { model, .. } => Some(&**model),
+            ProfiledModel::Dump { .. } => None,
+        };
+        let mut settings = options.settings(self.model_ref()?, model, self.cluster.as_deref())?;
         // A dump has only the names of kernels, so they cannot be split.
         let is_dump = matches!(self.subject, ProfiledModel::Dump { .. });
         settings.may_split &= !is_dump;
@@ -140,7 +144,7 @@ impl RecordedModel {
             None => Vec::new(),
         };
         let inventory = recorded.inventory(cluster.as_ref(), &links);
-        Planner::check_moves(options, &groups, &inventory, settings.like.as_ref(), events)?;
+        Planner::check_moves(options, &groups, &inventory, settings.like_plan(), events)?;
         let table = options.calibration.clone().unwrap_or_else(|| calibration_near(&self.sources));
         let calibrations = Calibrations::read(&table, &inventory.devices, events)?;
         let mut measured = recorded.profiles;

@@ -18,5 +18,5 @@ mod unknown_energy;
 
 pub use network::{NetworkError, network};
 pub use plan_settings::{DeviceRows, ModelGroups, RequestError};
-pub(crate) use plan_settings::{PlanSettings, energy_warnings};
+pub(crate) use plan_settings::{Like, PlanSettings, energy_warnings};
 pub use unknown_energy::UnknownEnergy;

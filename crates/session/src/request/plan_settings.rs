@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use edgecut_graph::{DeviceName, Granularity, Graph, OperatorId, units::Bytes};
+use edgecut_onnx::ShardedModel;
 use edgecut_plan::{
     Goal, GroupNames, Instance, Plan, PlanRequest, TransferFormat,
-    file::{ModelRef, Split},
-    like::{self, LikeError, splits_of},
+    file::ModelRef,
+    like::{self, LikeError, divisions, splits_of},
     problem::{DeviceId, Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
@@ -24,7 +25,10 @@ use super::{
     shards::{KnownRows, shard_costs},
     unknown_energy::{UnknownEnergy, Unmetered},
 };
-use crate::survey::DeviceProfile;
+use crate::{
+    sharding::{NamedGroups, StatedError, StatedPlan, stated_plan},
+    survey::DeviceProfile,
+};
 use edgecut_agent::{DeviceSpec, Endpoint, Inventory};
 
 /// A model cut into items: profiles have one row per item, and plans place items as groups.
@@ -60,11 +64,20 @@ pub(crate) struct PlanSettings {
     pub ratios: Ratios,
     /// As [`Goal::halo`].
     pub halo: Option<Halo>,
-    /// If given, just the groups that this plan splits are split.
-    pub like: Option<Plan>,
+    /// If given, just the groups that this splits are split.
+    pub like: Option<Like>,
     /// As [`Goal::fits_memory`].
     pub fits_memory: bool,
     pub search: Options,
+}
+
+/// What a plan takes over.
+#[derive(Debug, Clone)]
+pub(crate) enum Like {
+    /// The splits of another plan.
+    Plan(Box<Plan>),
+    /// The splits, and the devices of whole groups, that the model's file states.
+    Shardings(ShardedModel),
 }
 
 /// The profile rows of one device.
@@ -89,6 +102,8 @@ pub enum RequestError {
     Rule(#[from] RuleError),
     #[error(transparent)]
     Like(#[from] LikeError),
+    #[error("option `sharded`: {0}")]
+    Sharded(#[from] StatedError),
     #[error(transparent)]
     Network(#[from] NetworkError),
     #[error(transparent)]
@@ -140,6 +155,10 @@ impl<'g> ModelGroups<'g> {
         }
     }
 
+    fn named(&self) -> NamedGroups<'_> {
+        NamedGroups { graph: self.graph, operators: &self.groups, names: &self.names }
+    }
+
     /// Everything that its groups are called.
     pub fn group_names(&self) -> Vec<GroupNames> {
         GroupNames::of(self.graph, &self.groups, &self.names)
@@ -157,14 +176,29 @@ impl PlanSettings {
         rule::check_groups(&self.rules, &groups)?;
         let devices = device_names(inventory);
         rule::check_devices(&self.rules, &groups, &devices)?;
-        let splits = self.splits_like(model, inventory)?.unwrap_or_default();
+        let splits = self.stated(model, inventory)?.map_or(Vec::new(), |stated| stated.splits);
         Ok(like::check_rules(&splits, &self.rules, &groups, &model.groups, &devices)?)
     }
 
-    fn splits_like(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<Vec<Split>>, RequestError> {
-        let Some(other) = &self.like else { return Ok(None) };
+    /// What [`PlanSettings::like`] says for these devices.
+    fn stated(&self, model: &ModelGroups<'_>, inventory: &Inventory) -> Result<Option<StatedPlan>, RequestError> {
         let devices: Vec<DeviceName> = inventory.devices.iter().map(|device| device.name.clone()).collect();
-        Ok(Some(splits_of(other, &self.model.blake3, model.granularity, &devices)?))
+        Ok(match &self.like {
+            None => None,
+            Some(Like::Plan(other)) => {
+                let splits = splits_of(other, &self.model.blake3, model.granularity, &devices)?;
+                Some(StatedPlan { splits, ..StatedPlan::default() })
+            }
+            Some(Like::Shardings(sharded)) => Some(stated_plan(sharded, model.named(), &devices)?),
+        })
+    }
+
+    /// The plan whose splits are taken over.
+    pub fn like_plan(&self) -> Option<&Plan> {
+        match &self.like {
+            Some(Like::Plan(other)) => Some(other),
+            Some(Like::Shardings(_)) | None => None,
+        }
     }
 
     /// The request for a plan of `model` on the devices of `inventory`; `profiles` has the rows of each, in the same
@@ -215,6 +249,12 @@ impl PlanSettings {
             ..Instance::new(split_options, model.names.clone(), costs.rows, network)
         };
         instance.restrict(&self.rules);
+        let stated = self.stated(model, inventory)?;
+        let homes = stated.iter().flat_map(|stated| &stated.homes);
+        for (costs, home) in instance.costs.iter_mut().zip(homes) {
+            let elsewhere = |at: usize| home.is_some_and(|home| home.0 as usize != at);
+            (0..costs.len()).filter(|at| elsewhere(*at)).for_each(|at| costs[at] = None);
+        }
         if self.objective == Objective::Energy {
             let named = |id: DeviceId| {
                 let (device, rows) = (&inventory.devices[id.0 as usize], &profiles[id.0 as usize]);
@@ -227,11 +267,15 @@ impl PlanSettings {
             targets: self.targets,
             ratios: self.ratios,
             halo: self.halo,
-            like: self.splits_like(model, inventory)?,
+            like: stated.as_ref().map(|stated| stated.splits.clone()),
             fits_memory: self.fits_memory,
             search: self.search,
         };
-        Ok(PlanRequest::new(instance, goal))
+        let request = PlanRequest::new(instance, goal);
+        if let (Some(stated), Some(Like::Shardings(_))) = (&stated, &self.like) {
+            stated.check(model.graph, |splits| divisions(&request, splits))?;
+        }
+        Ok(request)
     }
 
     /// Checks, before anything is measured, that the objective can be energy: each device that may be used has energy in the

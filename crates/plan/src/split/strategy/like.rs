@@ -25,7 +25,7 @@ impl Strategy for Like {
     }
 
     fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
-        progress.request.goal.like.is_none().then_some("no other plan is given")
+        progress.request.goal.like.is_none().then_some("no splits are given")
     }
 
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {

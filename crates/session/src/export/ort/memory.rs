@@ -7,7 +7,7 @@ use edgecut_interop::ort_memory::KernelMemory;
 use edgecut_onnx::{NodeValue, WrittenNode};
 use edgecut_ops::is_view;
 
-use super::placement::PlacedGroup;
+use crate::export::placement::PlacedGroup;
 
 /// The statistics of `entries`, which compute the operators of `graph`. As in ONNX Runtime's, every value counts once: a result for
 /// its kernel, inputs and weights for the first kernel that reads them, a view for none. The workspace of a group counts for its

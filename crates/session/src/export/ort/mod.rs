@@ -3,12 +3,10 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | `placement` | devices of whole operators |
 //! | `settings` | annotations, session options, notices of what they cannot say |
 //! | `memory` | statistics of memory |
 
 mod memory;
-mod placement;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -21,6 +19,7 @@ use edgecut_plan::Plan;
 use super::{
     file::{Content, Export, ExportedFile},
     options::ExportOptions,
+    placement::whole_placement,
 };
 use crate::{Error, Events, Model};
 
@@ -31,7 +30,7 @@ const MEMORY: &str = "memory.csv";
 /// The files of `plan` for its `model`, whose graph has no splits and schedules.
 pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions, events: &Events) -> Result<Export, Error> {
     let (graph, folder) = (model.graph(), options.folder()?);
-    let placed = placement::whole_placement(plan, graph).map_err(Error::bad_input)?;
+    let placed = whole_placement(plan, graph).map_err(Error::bad_input)?;
     let contents = model.contents(graph)?;
     let content = |id: TensorId| contents.of(id).map(Some).map_err(|error| error.to_string());
     let mut written = export_onnx(graph, &OnnxOptions::new(&content)).map_err(Error::bad_input)?;

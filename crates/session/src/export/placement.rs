@@ -1,4 +1,4 @@
-//! Where the operators of a model run by a plan, each whole on one device, as ONNX Runtime's annotations can say it.
+//! Where the operators of a model run by a plan, each whole on one device.
 
 use std::collections::BTreeMap;
 
