@@ -8,17 +8,10 @@ use std::{
     process::Command,
 };
 
-use crate::common::process::{model, run};
+use crate::common::process::{done, has_python, model, run};
 
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ort").join(name).display().to_string()
-}
-
-/// Runs the program, to success; what it printed, and what it said.
-fn done(folder: &Path, line: &str) -> (String, String) {
-    let (code, printed, said) = run(folder, line);
-    assert_eq!(code, Some(0), "{line}: {said}");
-    (printed, said)
 }
 
 fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
@@ -173,17 +166,9 @@ fn files_that_are_wrong_are_refused_with_their_place() {
     }
 }
 
-/// Whether Python's onnxruntime is there. Where nothing may be lacking, it is.
-fn has_onnxruntime() -> bool {
-    let is_there = Command::new("python3").args(["-c", "import numpy, onnxruntime"]).output();
-    let is_there = is_there.is_ok_and(|output| output.status.success());
-    assert!(is_there || std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "python3 has no onnxruntime");
-    is_there
-}
-
 #[test]
 fn onnx_runtime_reads_the_settings_and_its_figures_are_read_again() {
-    if !has_onnxruntime() {
+    if !has_python("numpy, onnxruntime") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

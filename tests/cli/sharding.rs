@@ -7,20 +7,13 @@ use std::{
     process::Command,
 };
 
-use crate::common::process::run;
+use crate::common::process::{done, has_python, run};
 
 const CLUSTER: &str = "[[server]]\nname = \"a\"\naddress = \"a:1\"\n[[server]]\nname = \"b\"\naddress = \"b:1\"\n\
                        [[link]]\nfrom = \"a\"\nto = \"b\"\nlatency = \"1us\"\nrate = \"100Gbit/s\"\nboth_ways = true\n";
 
 fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name).display().to_string()
-}
-
-/// Runs the program, to success; what it printed, and what it said.
-fn done(folder: &Path, line: &str) -> (String, String) {
-    let (code, printed, said) = run(folder, line);
-    assert_eq!(code, Some(0), "{line}: {said}");
-    (printed, said)
 }
 
 /// The devices, as `--profile` and `--cluster` give them: two processors, whose `times` are in a profile of ONNX Runtime's.
@@ -58,14 +51,6 @@ fn cuts(plan: &serde_json::Value) -> Vec<String> {
     cuts
 }
 
-/// Whether Python's onnx is there. Where nothing may be lacking, it is.
-fn has_onnx() -> bool {
-    let is_there = Command::new("python3").args(["-c", "import onnx"]).output();
-    let is_there = is_there.is_ok_and(|output| output.status.success());
-    assert!(is_there || std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "python3 has no onnx");
-    is_there
-}
-
 #[test]
 fn a_plan_written_as_shardings_is_read_as_the_same_plan() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +60,7 @@ fn a_plan_written_as_shardings_is_read_as_the_same_plan() {
         let plan = format!("plan {} {devices} {flags} --output plan.json", data("ort/model.onnx"));
         done(folder.path(), &plan);
         let (printed, said) = done(folder.path(), "export plan.json --format onnx --sharding --output sharded.onnx");
-        assert!(said.is_empty() && printed.contains("8 operators on 2 devices"), "{printed}{said}");
+        assert!(said.is_empty() && printed.contains("2 devices (a/cpu, b/cpu), 8 operators placed"), "{printed}{said}");
         let (printed, _) = done(folder.path(), "inspect sharded.onnx");
         assert!(printed.contains("sharding     `edgecut`: 2 devices (a/cpu, b/cpu), 8 operators placed"), "{printed}");
         let again = format!("plan sharded.onnx {devices} --sharded --output again.json");
@@ -86,7 +71,7 @@ fn a_plan_written_as_shardings_is_read_as_the_same_plan() {
         done(folder.path(), "export again.json --format onnx --sharding --output again.onnx");
         done(folder.path(), &format!("plan again.onnx {devices} --sharded --output third.json"));
         assert_eq!(decided(&json(folder.path(), "third.json")), decided(&plan));
-        if has_onnx() {
+        if has_python("onnx") {
             let check = "import onnx, sys; onnx.checker.check_model(onnx.load(sys.argv[1]), full_check=True)";
             let output =
                 Command::new("python3").args(["-c", check, "sharded.onnx"]).current_dir(folder.path()).output();
@@ -106,7 +91,7 @@ fn stages_are_numbered_where_several_operators_become_one() {
     let pins = "--no-split --pin nn.dense=b/cpu --pin nn.bias_add=a/cpu --pin nn.conv2d=a/cpu";
     done(folder.path(), &format!("plan {model} {devices} --granularity op {pins} --output plan.json"));
     let (_, said) = done(folder.path(), "export plan.json --format onnx --sharding --output sharded.onnx");
-    assert!(said.contains("1 ONNX operators compute several of the plan"), "{said}");
+    assert!(said.contains("1 ONNX operators each compute several operators of the plan"), "{said}");
     let (printed, _) = done(folder.path(), "inspect sharded.onnx");
     assert!(printed.contains("pipeline stages"), "{printed}");
 }
@@ -118,7 +103,7 @@ fn shardings_of_another_tool_become_splits() {
     let good = data("sharding/good.onnx");
     done(folder.path(), &format!("plan {good} {devices} --sharded --output plan.json"));
     let plan = json(folder.path(), "plan.json");
-    // Two nodes of one name are told apart.
+    // Nodes of one name are distinguished by their results.
     done(folder.path(), &format!("plan {} {devices} --sharded --output names.json", data("sharding/names.onnx")));
     assert_eq!(decided(&json(folder.path(), "names.json")), decided(&plan));
     // The channels of the first convolution, and of the last product.
@@ -153,7 +138,10 @@ fn wrong_files_are_refused_with_the_place() {
         ("axis", "node 0, Conv `conv1`: sharding of `w1`: axis 4 is out of range for rank 4"),
         ("shape", "node 0, Conv `conv1`: sharding of `w1`: axis 0 has 8 positions, not 16"),
         ("group", "node 0, Conv `conv1`: sharding of `x`: device 2 does not exist: the configuration has 2"),
-        ("stage", "node 3, Add `add`: pipeline stage 0: `c2` is made in the later stage 1, by node 2, Conv `conv2`"),
+        (
+            "stage",
+            "node 3, Add `add`: pipeline stage 0: input `c2` is computed in later stage 1, by node 2, Conv `conv2`",
+        ),
         ("configuration", "node 7, Gemm `fc`: configuration `other` does not exist; the model has `two`"),
     ] {
         let file: PathBuf = data(&format!("sharding/{name}.onnx")).into();
@@ -167,11 +155,11 @@ fn wrong_files_are_refused_with_the_place() {
         done(folder.path(), &format!("plan {} {devices} --output whole.json", file.display()));
         fs::remove_file(folder.path().join("whole.json")).unwrap();
     }
-    // What the tensors have, but no plan that is split so.
+    // Shardings that fit the tensors, but are no plan.
     for (name, why) in [
-        ("fused", "node 0, Conv `conv1`: nn.conv2d cannot be split so with the operators that it is fused with"),
-        ("cuts", "node 1, Relu `relu1`: metadata `edgecut.split`: nn.relu cannot be cut so along axis 0"),
-        ("replicas", "node 7, Gemm `fc`: its group cannot be split so: group 4 has no axis"),
+        ("fused", "node 0, Conv `conv1`: this split of nn.conv2d does not match the operators that it is fused with"),
+        ("cuts", "node 1, Relu `relu1`: metadata `edgecut.split`: not a valid split of nn.relu along axis 0"),
+        ("replicas", "node 7, Gemm `fc`: its group cannot be split this way: group 4 has no axis"),
     ] {
         let file = data(&format!("sharding/{name}.onnx"));
         done(folder.path(), &format!("inspect {file}"));
@@ -186,7 +174,7 @@ fn wrong_files_are_refused_with_the_place() {
     let others = devices.replace("lab.toml", "other.toml").replace("b/cpu", "c/cpu");
     let good = data("sharding/good.onnx");
     for (line, why) in [
-        (format!("plan {own} {devices} --sharded"), "the model is no ONNX file with a device configuration"),
+        (format!("plan {own} {devices} --sharded"), "the model is not an ONNX file with a device configuration"),
         (format!("plan {good} {others} --sharded"), "`two` has a/cpu, b/cpu; available: a/cpu, c/cpu"),
         (format!("plan {good} {devices} --sharded --no-split"), "--no-split"),
         (format!("export {own} --format onnx --sharding --output x.onnx"), "is for a plan as"),

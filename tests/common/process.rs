@@ -49,6 +49,22 @@ pub fn run(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     texts(within(Duration::from_secs(300), command))
 }
 
+/// The same, to success: what it prints to stdout and stderr.
+#[track_caller]
+pub fn done(folder: &Path, line: &str) -> (String, String) {
+    let (code, printed, said) = run(folder, line);
+    assert_eq!(code, Some(0), "{line}: {said}");
+    (printed, said)
+}
+
+/// Whether Python has these modules. Where nothing may be lacking, it has.
+pub fn has_python(modules: &str) -> bool {
+    let output = Command::new("python3").args(["-c", &format!("import {modules}")]).output();
+    let has = output.is_ok_and(|output| output.status.success());
+    assert!(has || std::env::var_os("EDGECUT_REQUIRE_SHARED").is_none(), "python3 lacks one of {modules}");
+    has
+}
+
 /// A folder with `plan.json`, a plan of one of the repository's models for this machine alone, made without pilot runs.
 pub fn planned(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

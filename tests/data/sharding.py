@@ -1,5 +1,5 @@
-"""Writes sharding/: the model of ort/ with shardings for two devices, and files with one thing wrong each. Needs onnx; run in this
-folder after ort.py."""
+"""Writes sharding/: the model of ort/ with shardings for two devices, and variants of it: wrong, impossible to
+plan, or with duplicate names. Needs onnx; run in this folder after ort.py."""
 import copy
 import os
 
@@ -114,7 +114,7 @@ def replicas(model):
 
 
 def names(model):
-    """Two nodes of one name, which are told apart by their results."""
+    """Two nodes of one name, which differ in their results."""
     model.graph.node[0].name = model.graph.node[6].name = "layer"
 
 

@@ -38,10 +38,10 @@ pub struct Export {
     #[arg(long, conflicts_with_all = ["params", "external_data"])]
     seeded_weights: bool,
 
-    /// Write a plan as one ONNX file: the whole model with shardings and pipeline stages of its operators
+    /// Write a plan as one ONNX file: the whole model, with shardings and pipeline stages
     ///
-    /// The format has these from version 11 on. What it cannot say, such as unequal shares, is in their metadata; see
-    /// docs/formats.md. `plan --sharded` reads them.
+    /// The file has IR version 11. Splits that ONNX cannot express, such as unequal shards, are in the metadata of operators.
+    /// `plan --sharded` reads the file; see docs/formats.md.
     #[arg(long, conflicts_with = "seeded_weights")]
     sharding: bool,
 }

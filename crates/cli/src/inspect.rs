@@ -56,7 +56,7 @@ struct Page<'a> {
     guessed_dims: &'a [BindDim],
     types_checked: usize,
     types_disagreeing: usize,
-    /// What an ONNX file states of devices.
+    /// The multi-device annotations of an ONNX file.
     #[serde(skip_serializing_if = "<[ShardingSummary]>::is_empty")]
     sharding: &'a [ShardingSummary],
 }

@@ -35,7 +35,7 @@ pub struct Imported {
     /// Sizes of unknown dimensions that were guessed.
     pub guessed: Vec<BindDim>,
     pub interface: Interface,
-    /// What the file states of devices, if it has a device configuration.
+    /// The multi-device annotations of the file, if it has any.
     pub sharded: Result<Option<ShardedModel>, OnnxError>,
 }
 

@@ -36,7 +36,7 @@
 //! | [`report`], [`compare`] | HTML pages, cost models; comparisons |
 //! | [`profile_import`], `ort_names` | profiles that other tools measured; ONNX Runtime's names of a model's operators |
 //! | [`workload`] | device-placement workloads |
-//! | [`sharding`] | shardings that an ONNX file states, and plans |
+//! | [`sharding`] | shardings of an ONNX file as plans, and back |
 //! | [`operators`], [`engine`] | the Relay operators that are known; engines, as options choose them |
 //! | `failover` | plans for the servers that are left |
 //! | [`memory`] | memory of one device: arenas, packings, liveness, schedules within a limit |

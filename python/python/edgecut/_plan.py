@@ -228,7 +228,7 @@ def plan(
     :param ratios: the shares of devices in a split group, tuned without
     :param halos: how shards get what they read of their neighbours' shares, what is best without
     :param like: split what this plan splits, over the same devices
-    :param sharded: place and split groups as the model's ONNX file says
+    :param sharded: place and split groups by the shardings in the model's ONNX file
     :param transfer: format of activations between servers, exact without
     :param pin: run groups on one device: ``"#7=two/cpu"``, or several of them
     :param ban: keep groups off one device

@@ -101,10 +101,10 @@ pub struct Plan {
     #[arg(long, hide_short_help = true, help_heading = "Placement", value_name = "PLAN", conflicts_with_all = ["no_split", "pareto"])]
     pub(super) like: Option<PathBuf>,
 
-    /// Place and split groups as the model's ONNX file says
+    /// Place and split groups by the shardings in the model's ONNX file
     ///
-    /// By the device configuration and shardings of `export --format onnx --sharding` or of other tools. Its devices have the names
-    /// of the cluster's, or none. Groups of which it says nothing are not split. See docs/formats.md.
+    /// The file is from `export --format onnx --sharding` or another tool. The devices of its configuration are named as in the
+    /// cluster; without names, they are the first of the cluster. Groups without shardings are not split. See docs/formats.md.
     #[arg(long, hide_short_help = true, help_heading = "Placement", conflicts_with_all = ["no_split", "pareto", "ratios", "halos", "like", "moves", "pin", "ban"])]
     pub(super) sharded: bool,
 

@@ -1,4 +1,4 @@
-//! What a file states of devices.
+//! Multi-device annotations of an ONNX file.
 
 /// The device configurations of a model, and what its nodes state for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,13 +55,6 @@ pub struct ShardedDim {
     pub size: Option<u64>,
     /// Number of shards; 1 for an axis that is whole.
     pub shards: u64,
-}
-
-impl NodeSharding {
-    /// What it states of the tensor `name`.
-    pub fn tensor(&self, name: &str) -> Option<&TensorSharding> {
-        self.tensors.iter().find(|tensor| tensor.tensor == name)
-    }
 }
 
 impl TensorSharding {

@@ -1,4 +1,4 @@
-//! Whether what a file states of devices fits its tensors and the order of its nodes.
+//! Checks annotations against the shapes of tensors and the order of pipeline stages.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,8 @@ pub struct ShardingError {
 
 impl ShardedModel {
     /// Everything that is wrong, in the order of the nodes: axes and sizes that the tensors do not have, more shards than
-    /// positions, and pipeline stages before those of the operands or that no node is in.
+    /// positions, pipeline stages earlier than those of operands, and gaps in the
+    /// numbers of stages.
     pub fn errors(&self, shape: &Shape<'_>) -> Vec<ShardingError> {
         let mut found = Vec::new();
         for node in &self.entries {
@@ -37,19 +38,20 @@ impl ShardedModel {
     fn stage_errors(&self, configuration: usize) -> Vec<ShardingError> {
         let nodes: Vec<&NodeSharding> =
             self.entries.iter().filter(|node| node.configuration == configuration).collect();
-        let mut made: HashMap<&str, (u32, &str)> = HashMap::new();
+        let mut stage_of: HashMap<&str, (u32, &str)> = HashMap::new();
         for node in &nodes {
             let Some(stage) = node.stage else { continue };
             // Omitted ones have no name.
             let outputs = node.outputs.iter().filter(|output| !output.is_empty());
-            made.extend(outputs.map(|output| (output.as_str(), (stage, node.title.as_str()))));
+            stage_of.extend(outputs.map(|output| (output.as_str(), (stage, node.title.as_str()))));
         }
         let early = |node: &&NodeSharding| {
             let stage = node.stage?;
             let operand =
-                node.inputs.iter().find(|input| made.get(input.as_str()).is_some_and(|(of, _)| *of > stage))?;
-            let (of, by) = made[operand.as_str()];
-            let what = format!("pipeline stage {stage}: `{}` is made in the later stage {of}, by {by}", shown(operand));
+                node.inputs.iter().find(|input| stage_of.get(input.as_str()).is_some_and(|(of, _)| *of > stage))?;
+            let (of, by) = stage_of[operand.as_str()];
+            let what =
+                format!("pipeline stage {stage}: input `{}` is computed in later stage {of}, by {by}", shown(operand));
             Some(ShardingError { place: node.title.clone(), what })
         };
         let mut found: Vec<ShardingError> = nodes.iter().filter_map(early).collect();

@@ -1,14 +1,13 @@
 //! Device configurations and shardings of an ONNX file (IR 11): on which devices each node runs, and how its tensors are sharded.
 //!
-//! The meanings are those of the comments of `onnx.proto`. A tensor whose axes are whole is on one device, or replicated on
-//! several.
+//! Semantics follow the comments in `onnx.proto`. A tensor without a sharded axis is on one device, or replicated on several.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `annotation` | [`ShardedModel`]: what a file states |
-//! | `read` | from a file, with the places of what is wrong |
-//! | `check` | whether shardings fit the tensors, and stages the order of the nodes |
-//! | `write` | into a written model |
+//! | `read` | parses a file; errors name the node |
+//! | `check` | validates shapes and pipeline stages |
+//! | `write` | adds annotations to an exported model |
 
 mod annotation;
 mod check;
@@ -66,6 +65,10 @@ mod tests {
         made
     }
 
+    fn of_tensor<'n>(node: &'n NodeSharding, name: &str) -> &'n TensorSharding {
+        node.tensors.iter().find(|tensor| tensor.tensor == name).unwrap()
+    }
+
     fn shapes(graph: &Graph) -> impl Fn(&str) -> Option<Vec<u64>> {
         |name| {
             let (_, tensor) = graph.tensors().find(|(_, tensor)| tensor.name == name)?;
@@ -94,9 +97,9 @@ mod tests {
         assert_eq!(sharded.configurations[0].names, ["a/cpu", "b/cpu"]);
         let [first, second] = &sharded.entries[..] else { panic!("{:?}", sharded.entries) };
         assert_eq!((first.stage, second.stage), (Some(0), Some(1)));
-        let r = first.tensor("r").unwrap();
+        let r = of_tensor(first, "r");
         assert_eq!((r.shards.clone(), r.sharded_axes(2)), (vec![vec![0], vec![1]], vec![0]));
-        assert_eq!(second.tensor("y").unwrap().shards, [[1]]);
+        assert_eq!(of_tensor(second, "y").shards, [[1]]);
         assert_eq!(wrong(&made), "");
         let mut written = export(&imported.graph, &ExportOptions::new(&|_| Ok(None))).unwrap();
         written.set_shardings(&sharded);
@@ -118,7 +121,7 @@ mod tests {
             let stated = &mut nodes[1].device_configurations[0].sharding_spec[1];
             (stated.device, stated.index_to_device_group_map) = (device, groups);
             let sharded = read(&made, &[]).unwrap().sharded.unwrap().unwrap();
-            assert_eq!(sharded.entries[1].tensor("y").unwrap().shards, [[0, 1]]);
+            assert_eq!(of_tensor(&sharded.entries[1], "y").shards, [[0, 1]]);
             assert_eq!(wrong(&made), "");
         }
     }
@@ -146,13 +149,13 @@ mod tests {
             (|m| stated(m, 0).pipeline_stage = Some(-1), "node 0, Relu `Relu_1`: pipeline stage -1"),
             (
                 |m| stated(m, 0).pipeline_stage = Some(2),
-                "node 1, Tanh `last`: pipeline stage 1: `r` is made in the later",
+                "node 1, Tanh `last`: pipeline stage 1: input `r` is computed in later",
             ),
             (|m| stated(m, 1).pipeline_stage = Some(2), "pipeline stage 2: no node is in stage 1"),
-            (|m| of(m, 1, 0).tensor_name = Some("x".into()), "sharding of `x`: it is no input and no output"),
+            (|m| of(m, 1, 0).tensor_name = Some("x".into()), "sharding of `x`: not an input or output"),
             (|m| of(m, 1, 0).tensor_name = Some("y".into()), "sharding of `y`: it is given twice"),
             (|m| of(m, 0, 1).device = vec![0, 2], "sharding of `r`: device 2 does not exist: the configuration has 2"),
-            (|m| of(m, 0, 1).device = vec![0], "it has 2 shards on 1 devices"),
+            (|m| of(m, 0, 1).device = vec![0], "2 shards, but 1 devices"),
             (|m| of(m, 0, 1).sharded_dim[0].axis = Some(2), "sharding of `r`: axis 2 is out of range for rank 2"),
             (|m| of(m, 0, 1).sharded_dim[1].axis = Some(-2), "axis 0 is given twice"),
             (|m| of(m, 0, 1).sharded_dim[0] = dim(0, Some(8), 2), "axis 0 has 4 positions, not 8"),

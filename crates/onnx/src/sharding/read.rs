@@ -12,14 +12,14 @@ use crate::{
     },
 };
 
-/// Maximum number of configurations: a node may state something for each.
+/// Maximum number of configurations: every node can have annotations for each.
 const MAX_CONFIGURATIONS: usize = 64;
 
 /// Maximum number of devices of a configuration.
 const MAX_DEVICES: i32 = 1 << 16;
 
-/// Maximum number of devices that the shardings of a file name, those of a group once for each shard.
-const MAX_PLACES: usize = 1 << 22;
+/// Maximum number of device references in all sharding specs, with groups expanded.
+const MAX_DEVICE_REFERENCES: usize = 1 << 22;
 
 /// The shardings that `model` states, in its nodes outside bodies and functions; `None` if it has no device configuration.
 /// `name` is the file name used in messages.
@@ -44,7 +44,7 @@ pub(crate) fn read_shardings(name: &str, model: &ModelProto) -> std::result::Res
     for node in model.graph.iter().flat_map(|graph| &graph.node) {
         *names.entry(node.name()).or_default() += 1;
     }
-    let mut places = MAX_PLACES;
+    let mut references = MAX_DEVICE_REFERENCES;
     for (number, node) in model.graph.iter().flat_map(|graph| &graph.node).enumerate() {
         let place = format!("node {number}, {}", title(node));
         let mut seen = HashSet::new();
@@ -55,7 +55,7 @@ pub(crate) fn read_shardings(name: &str, model: &ModelProto) -> std::result::Res
                 Some(_) if !seen.insert(id) => Err(format!("it has configuration `{}` twice", shown(id))),
                 Some(index) => {
                     let name = if names[node.name()] == 1 { node.name().to_string() } else { String::new() };
-                    let read = read_node(stated, node, sharded.configurations[*index].devices, &mut places);
+                    let read = read_node(stated, node, sharded.configurations[*index].devices, &mut references);
                     read.map(|read| NodeSharding { number, name, title: place.clone(), configuration: *index, ..read })
                 }
             };
@@ -95,7 +95,7 @@ fn read_node(
     stated: &NodeDeviceConfigurationProto,
     node: &NodeProto,
     devices: usize,
-    places: &mut usize,
+    references: &mut usize,
 ) -> Result<NodeSharding> {
     let stage = stated
         .pipeline_stage
@@ -107,12 +107,12 @@ fn read_node(
         let name = spec.tensor_name();
         let of = |what: &str| format!("sharding of `{}`: {what}", shown(name));
         if name.is_empty() || !values.contains(name) {
-            return Err(of("it is no input and no output of this node"));
+            return Err(of("not an input or output of this node"));
         }
         if !seen.insert(name) {
             return Err(of("it is given twice"));
         }
-        tensors.push(read_spec(spec, devices, places).map_err(|what| of(&what))?);
+        tensors.push(read_spec(spec, devices, references).map_err(|what| of(&what))?);
     }
     Ok(NodeSharding {
         inputs: node.input.clone(),
@@ -124,7 +124,7 @@ fn read_node(
     })
 }
 
-fn read_spec(spec: &ShardingSpecProto, devices: usize, places: &mut usize) -> Result<TensorSharding> {
+fn read_spec(spec: &ShardingSpecProto, devices: usize, references: &mut usize) -> Result<TensorSharding> {
     let device = |index: i64| {
         let known = usize::try_from(index).ok().filter(|index| *index < devices);
         known.ok_or_else(|| format!("device {index} does not exist: the configuration has {devices}, from 0 on"))
@@ -140,8 +140,10 @@ fn read_spec(spec: &ShardingSpecProto, devices: usize, places: &mut usize) -> Re
         }
     }
     let size = |index: &i64| groups.get(index).map_or(1, Vec::len);
-    let left = places.checked_sub(spec.device.iter().map(size).sum());
-    *places = left.ok_or_else(|| format!("the shardings of the file name more than {MAX_PLACES} devices"))?;
+    let left = references.checked_sub(spec.device.iter().map(size).sum());
+    *references = left.ok_or_else(|| {
+        format!("the sharding specs of the file have more than {MAX_DEVICE_REFERENCES} device references")
+    })?;
     let member = |index: &i64| groups.get(index).cloned().map_or_else(|| device(*index).map(|one| vec![one]), Ok);
     let mut shards = spec.device.iter().map(member).collect::<Result<Vec<_>>>()?;
     let used: HashSet<i64> = spec.device.iter().copied().collect();
@@ -156,7 +158,7 @@ fn read_spec(spec: &ShardingSpecProto, devices: usize, places: &mut usize) -> Re
     }
     if wanted != Some(shards.len() as u64) {
         let wanted = wanted.map_or("too many".into(), |wanted| wanted.to_string());
-        return Err(format!("it has {wanted} shards on {} devices or device groups", shards.len()));
+        return Err(format!("{wanted} shards, but {} devices or device groups", shards.len()));
     }
     Ok(TensorSharding { tensor: spec.tensor_name().to_string(), shards, dims })
 }
@@ -182,9 +184,9 @@ fn read_dim(dim: &ShardedDimProto) -> Result<ShardedDim> {
     if dim.simple_sharding.is_empty() {
         return Err(of("it has no `simple_sharding`"));
     }
-    // The format has it for axes that a reshape fused: shards are then no ranges of the axis.
+    // ONNX allows this for axes that a reshape fused.
     if dim.simple_sharding[1..].iter().any(|part| part.num_shards() > 1) {
-        return Err(of("an inner part of the axis is sharded, which is not supported: its shards are no ranges"));
+        return Err(of("sharding an inner part of a fused axis is not supported: its shards are not contiguous"));
     }
     Ok(ShardedDim { axis, size, shards })
 }

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::split::{Join, PackedAxis, SplitAxis};
 
 /// How one operator is split into shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharding {
     /// Index into the operator's [`axes`](crate::passes::axes::axes).
     pub axis: usize,
@@ -14,8 +16,10 @@ pub struct Sharding {
     /// What each shard computes: all between its boundaries and, of its neighbours' shares, what shards of later operators
     /// need and would otherwise receive (fused tiles: Zhao et al., DeepThings, TCAD 2018). Empty if no shard computes more
     /// than its share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiles: Vec<Range<u64>>,
     /// If the axis is packed: cuts are in interleaved order, at multiples of the unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed: Option<PackedAxis>,
 }
 

@@ -16,7 +16,7 @@ use edgecut_graph::{
     units::{Bytes, Joules, Micros, Watts},
 };
 use edgecut_ops::{
-    passes::{bindings::Binding, retype::BindDim},
+    passes::{bindings::Binding, retype::BindDim, shard_graph::Sharding},
     split::PackedAxis,
 };
 
@@ -241,6 +241,20 @@ pub struct Split {
     pub packed: Option<PackedAxis>,
     /// What each shard runs on.
     pub devices: Vec<DeviceId>,
+}
+
+impl Split {
+    /// `operator`, split as `sharding` over `devices`.
+    pub fn new(operator: graph::OperatorId, sharding: Sharding, devices: Vec<DeviceId>) -> Split {
+        let Sharding { axis, cuts, tiles, packed } = sharding;
+        Split { operator, axis, cuts, tiles, packed, devices }
+    }
+
+    /// The split without its devices.
+    pub fn sharding(&self) -> Sharding {
+        let Split { axis, cuts, tiles, packed, .. } = self.clone();
+        Sharding { axis, cuts, tiles, packed }
+    }
 }
 
 /// One group and its placement.

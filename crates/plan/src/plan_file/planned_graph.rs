@@ -3,7 +3,7 @@
 use edgecut_graph::{Graph, StatePair};
 use edgecut_ops::passes::{
     shard::SplitError,
-    shard_graph::{Sharded, Sharding, shard_graph},
+    shard_graph::{Sharded, shard_graph},
 };
 
 use super::{
@@ -39,9 +39,5 @@ pub fn planned_graph(model: &Graph, plan: &Plan) -> Result<Graph, PlannedGraphEr
 /// # Errors
 /// If the splits were made for another graph, or a state is none of the graph.
 pub fn divided(graph: &Graph, states: &[StatePair], splits: &[Split]) -> Result<Sharded, SplitError> {
-    let division = |split: &Split| {
-        let Split { operator, axis, cuts, tiles, packed, .. } = split.clone();
-        (operator, Sharding { axis, cuts, tiles, packed })
-    };
-    shard_graph(graph, states, &splits.iter().map(division).collect())
+    shard_graph(graph, states, &splits.iter().map(|split| (split.operator, split.sharding())).collect())
 }

@@ -163,13 +163,9 @@ impl Instance<'_> {
     /// What `expanded` splits, as the plan file has it.
     pub fn splits(&self, expanded: &Expanded) -> Vec<Split> {
         let group_of = |id: &OperatorId| self.split_options.group_of(*id);
-        let split = |(operator, division): (&OperatorId, &Sharding)| Split {
-            operator: *operator,
-            axis: division.axis,
-            cuts: division.cuts.clone(),
-            tiles: division.tiles.clone(),
-            packed: division.packed.clone(),
-            devices: group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default(),
+        let split = |(operator, division): (&OperatorId, &Sharding)| {
+            let devices = group_of(operator).and_then(|g| expanded.homes.get(&g)).cloned().unwrap_or_default();
+            Split::new(*operator, division.clone(), devices)
         };
         expanded.divisions.iter().map(split).collect()
     }

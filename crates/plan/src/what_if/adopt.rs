@@ -64,12 +64,8 @@ pub(super) fn check_groups(request: &PlanRequest<'_>, expanded: &Expanded, other
     let groups = &expanded.problem.groups;
     let is_same = groups.len() == other.groups.len()
         && groups.iter().zip(&other.groups).all(|(here, there)| here.operators == there.operators);
-    let division = |split: &Split| {
-        let Split { operator, axis, cuts, tiles, packed, .. } = split.clone();
-        (operator, axis, cuts, tiles, packed)
-    };
     let divisions = |splits: &[Split]| -> Vec<_> {
-        let mut all: Vec<_> = splits.iter().map(division).collect();
+        let mut all: Vec<_> = splits.iter().map(|split| (split.operator, split.sharding())).collect();
         all.sort_by_key(|division| division.0);
         all
     };

@@ -58,11 +58,11 @@ pub fn splits_of(
     other.splits.iter().map(moved).collect()
 }
 
-/// How all operators of the groups that `splits` split are divided in plans of `request`.
+/// The splits of all operators in the groups that `splits` split, in plans of `request`.
 ///
 /// # Errors
 /// If one is of another group than those of `request`, or along an axis that its group is not split along.
-pub fn divisions(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Vec<Split>, ProblemError> {
+pub fn operator_splits(request: &PlanRequest<'_>, splits: &[Split]) -> Result<Vec<Split>, ProblemError> {
     let expanded = request.expanded(&choices_like(&request.instance, splits)?)?;
     Ok(request.instance.splits(&expanded))
 }

@@ -1,6 +1,6 @@
 //! A plan as one ONNX file of the whole model, with a device configuration, and shardings and pipeline stages of its operators (IR 11).
 //!
-//! What the format cannot say of a split is in the metadata of the operator: see [`StatedSplit`].
+//! What the format cannot express of a split is in the metadata of the operator: see [`StatedSplit`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use edgecut_onnx::{
     DeviceConfiguration, ExportOptions as OnnxOptions, NodeSharding, ShardedModel, TensorSharding, WrittenNode,
     export as export_onnx,
 };
-use edgecut_plan::{Plan, file::Split, planned_graph, stages::stages};
+use edgecut_plan::{Plan, planned_graph, stages::stages};
 use edgecut_profile::items;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Events, Model,
-    sharding::{SPLIT_KEY, Spec, StatedSplit, placement, specs},
+    sharding::{SPLIT_KEY, ShardingSummary, Spec, StatedSplit, placement, specs},
 };
 
 /// The name of the device configuration.
@@ -39,25 +39,20 @@ pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions, events
         stated.extend(placed.stated(number, entry));
     }
     number_stages(&mut stated);
-    let is_divided = |entry: &&WrittenNode<'_>| {
+    let is_on_several_devices = |entry: &&WrittenNode<'_>| {
         let devices: BTreeSet<_> = entry.operators.iter().map(|id| placed.spec(*id).devices()).collect();
         devices.len() > 1
     };
-    let joined = entries.iter().filter(is_divided).count();
+    let merged = entries.iter().filter(is_on_several_devices).count();
     let composed = placed.composed.iter().filter(|id| placed.splits.contains_key(id)).count();
-    events.notices(&notices(plan, joined, composed));
+    events.notices(&notices(plan, merged, composed));
     let devices = plan.devices.iter().map(|device| device.device_name().to_string());
     let configuration =
         DeviceConfiguration { name: CONFIGURATION.into(), devices: plan.devices.len(), names: devices.collect() };
-    let split = stated.iter().filter(|entry| entry.tensors.iter().any(|tensor| tensor.shards.len() > 1)).count();
-    let stages = stated.iter().filter_map(|entry| entry.stage).max().map_or(0, |last| last + 1);
-    let summary = vec![format!(
-        "{} with {} operators on {} devices, {split} of them sharded, in {stages} pipeline stages",
-        path.display(),
-        stated.len(),
-        plan.used_devices().count(),
-    )];
-    written.set_shardings(&ShardedModel { configurations: vec![configuration], entries: stated });
+    let sharded = ShardedModel { configurations: vec![configuration], entries: stated };
+    let summary =
+        ShardingSummary::of(&sharded).iter().map(|summary| format!("{}: {summary}", path.display())).collect();
+    written.set_shardings(&sharded);
     let content = Content::Onnx { model: Box::new(written), external_data: options.external_data };
     Ok(Export { files: vec![ExportedFile::new(path, content)], text: None, summary })
 }
@@ -77,13 +72,13 @@ impl<'a> Placed<'a> {
     fn of(plan: &Plan, graph: &'a Graph) -> Result<Placed<'a>, Error> {
         let whole = whole_placement(plan, graph).map_err(Error::bad_input)?;
         let mut splits: HashMap<OperatorId, StatedSplit> =
-            plan.splits.iter().map(|split| (split.operator, stated_split(split))).collect();
+            plan.splits.iter().map(|split| (split.operator, split.into())).collect();
         // What depends on parameters alone is copied for each shard of its group.
         for item in items(graph, plan.granularity) {
             let Some(split) = item.operators.last().and_then(|last| splits.get(last)) else { continue };
             let devices: BTreeSet<usize> = split.devices.iter().copied().collect();
             for id in item.operators.iter().filter(|_| devices.len() > 1) {
-                let replicas = || StatedSplit::replicas(graph, graph.operator(*id), devices.iter().copied());
+                let replicas = || StatedSplit::replicas(graph, graph.operator(*id), devices.iter().copied().collect());
                 splits.entry(*id).or_insert_with(replicas);
             }
         }
@@ -146,11 +141,6 @@ impl<'a> Placed<'a> {
     }
 }
 
-fn stated_split(split: &Split) -> StatedSplit {
-    let Split { axis, cuts, tiles, packed, devices, .. } = split.clone();
-    StatedSplit { axis, cuts, tiles, packed, devices: devices.iter().map(|device| device.0 as usize).collect() }
-}
-
 /// By operator of the model: the first stage of the plan that computes a part of its group.
 fn first_stages(plan: &Plan, graph: &Graph) -> Result<HashMap<OperatorId, u32>, Error> {
     let planned = planned_graph(graph, plan).map_err(Error::bad_input)?;
@@ -172,24 +162,23 @@ fn number_stages(entries: &mut [NodeSharding]) {
     entries.iter_mut().for_each(|entry| entry.stage = entry.stage.map(|stage| numbers[&stage]));
 }
 
-/// What the file cannot say of `plan`.
-fn notices(plan: &Plan, joined: usize, composed: usize) -> Vec<String> {
+/// What of `plan` the file does not have.
+fn notices(plan: &Plan, merged: usize, composed: usize) -> Vec<String> {
     let mut notices = Vec::new();
-    if joined > 0 {
+    if merged > 0 {
         notices.push(format!(
-            "{joined} ONNX operators compute several of the plan, which are on several devices: each goes to that of its result"
+            "{merged} ONNX operators each compute several operators of the plan, on different devices: they are placed with their results"
         ));
     }
     if composed > 0 {
-        notices.push(format!(
-            "{composed} operators that are split are written as several ONNX operators: the file says nothing of these"
-        ));
+        notices
+            .push(format!("{composed} split operators are written as several ONNX operators, which have no shardings"));
     }
     if !plan.schedules.is_empty() {
-        notices.push("the plan computes in parts to keep its memory limits: the file cannot say that".into());
+        notices.push("the plan's schedules within memory limits are not in the file".into());
     }
     if !plan.transfer.is_exact() {
-        notices.push(format!("the plan sends activations as {}: the file cannot say that", plan.transfer));
+        notices.push(format!("the plan's transfer format, {}, is not in the file", plan.transfer));
     }
     notices
 }

@@ -63,7 +63,7 @@ pub struct Model {
     pub deciding: Vec<SmolStr>,
     /// The inputs and outputs as an ONNX file declares them.
     pub interface: Option<Interface>,
-    /// What an ONNX file states of devices: see [`crate::sharding`].
+    /// The multi-device annotations of an ONNX file, if it has any: see [`crate::sharding`].
     pub sharded: Result<Option<ShardedModel>, OnnxError>,
     /// The guessed sizes of unknown dimensions.
     pub guessed: Vec<BindDim>,

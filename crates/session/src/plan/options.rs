@@ -67,7 +67,7 @@ pub struct PlanOptions {
     pub halos: Option<Halo>,
     /// A plan file. Split the same groups as this plan, over the same devices.
     pub like: Option<PathBuf>,
-    /// Place and split groups as the model's ONNX file says: see [`crate::sharding`].
+    /// Place and split groups by the shardings in the model's ONNX file: see [`crate::sharding`].
     pub sharded: bool,
     /// Moves of groups to another device than in the plan of `like`: `GROUP=SERVER/DEVICE`.
     #[serde(rename = "move", deserialize_with = "option_values::list")]
@@ -270,7 +270,7 @@ impl PlanOptions {
             return Ok(other.map(|plan| Like::Plan(Box::new(plan))));
         }
         let sharded = model.map(sharded_model).transpose()?.flatten().ok_or_else(|| {
-            let what = "option `sharded`: the model is no ONNX file with a device configuration, as option `sharding` of an export writes it";
+            let what = "option `sharded`: the model is not an ONNX file with a device configuration: export a plan with option `sharding`";
             Error::BadInput(what.into())
         })?;
         Ok(Some(Like::Shardings(sharded.clone())))

@@ -8,7 +8,7 @@ use edgecut_onnx::ShardedModel;
 use edgecut_plan::{
     Goal, GroupNames, Instance, Plan, PlanRequest, TransferFormat,
     file::ModelRef,
-    like::{self, LikeError, divisions, splits_of},
+    like::{self, LikeError, operator_splits, splits_of},
     problem::{DeviceId, Objective, Targets},
     rule::{self, Rule, RuleError},
     search::Options,
@@ -273,7 +273,7 @@ impl PlanSettings {
         };
         let request = PlanRequest::new(instance, goal);
         if let (Some(stated), Some(Like::Shardings(_))) = (&stated, &self.like) {
-            stated.check(model.graph, |splits| divisions(&request, splits))?;
+            stated.check(model.graph, |splits| operator_splits(&request, splits))?;
         }
         Ok(request)
     }

@@ -10,7 +10,7 @@ use crate::{Error, Model};
 /// Limit on the errors that an error lists.
 const LISTED: usize = 10;
 
-/// What the file of `model` states of devices; `None` if it has no device configuration, as all but ONNX files.
+/// The multi-device annotations of the file of `model`; `None` if it has none, as all but ONNX files.
 ///
 /// # Errors
 /// If its shardings do not fit its tensors or the order of its operators; with the places.

@@ -1,4 +1,4 @@
-//! Which operators of a graph the entries of the file that it was read from became. An entry is a `NodeProto`.
+//! Maps entries of an ONNX file (`NodeProto`) to the operators of the graph that was imported from it.
 
 use std::collections::HashMap;
 

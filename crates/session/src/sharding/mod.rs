@@ -1,12 +1,12 @@
-//! Shardings that an ONNX file states (IR 11), and plans.
+//! Shardings of an ONNX file (IR 11) as plans, and back.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `checked` | the shardings of a model's file, checked against its tensors |
-//! | `entry_operators` | which operators the entries of a file became |
+//! | `entry_operators` | operators of the graph by entry of the file |
 //! | `split_spec` | the split of an operator as shardings of its tensors, and back |
-//! | `summary` | figures of what a file states |
-//! | `stated_plan` | what shardings say of the groups of a model |
+//! | `summary` | counts for `inspect` |
+//! | `stated_plan` | placement and splits of groups |
 
 mod checked;
 mod entry_operators;

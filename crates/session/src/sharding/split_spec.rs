@@ -1,31 +1,24 @@
 //! The split of an operator as shardings of its tensors, and back.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    ops::Range,
-};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use edgecut_graph::{Graph, Operator, TensorId};
 use edgecut_onnx::{NodeSharding, ShardedDim, TensorSharding};
 use edgecut_ops::{
     passes::{axes::axes, shard_graph::Sharding},
-    split::{Join, PackedAxis, SplitAxis},
+    split::{Join, SplitAxis},
 };
+use edgecut_plan::file::Split;
 use serde::{Deserialize, Serialize};
 
-/// The key of a node's metadata for what shardings cannot say: a [`StatedSplit`] as JSON.
+/// The metadata key for splits that shardings cannot express: a [`StatedSplit`] as JSON.
 pub(crate) const SPLIT_KEY: &str = "edgecut.split";
 
-/// How an operator is split, as [`edgecut_plan::file::Split`], over devices of a configuration.
+/// How an operator is split over devices of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct StatedSplit {
-    pub axis: usize,
-    pub cuts: Vec<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tiles: Vec<Range<u64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packed: Option<PackedAxis>,
+    #[serde(flatten)]
+    pub sharding: Sharding,
     pub devices: Vec<usize>,
 }
 
@@ -38,10 +31,17 @@ pub(crate) enum Spec {
 
 impl StatedSplit {
     /// All of `operator` on each of `devices`.
-    pub fn replicas(graph: &Graph, operator: &Operator, devices: impl Iterator<Item = usize>) -> StatedSplit {
-        let devices: Vec<usize> = devices.collect();
-        let Sharding { axis, cuts, .. } = Sharding::replicated(axes(graph, operator).len(), devices.len() as u64);
-        StatedSplit { axis, cuts, tiles: Vec::new(), packed: None, devices }
+    pub fn replicas(graph: &Graph, operator: &Operator, devices: Vec<usize>) -> StatedSplit {
+        let sharding = Sharding::replicated(axes(graph, operator).len(), devices.len() as u64);
+        StatedSplit { sharding, devices }
+    }
+}
+
+impl From<&Split> for StatedSplit {
+    /// The devices of the plan are those of the configuration.
+    fn from(split: &Split) -> StatedSplit {
+        let devices = split.devices.iter().map(|device| device.0 as usize).collect();
+        StatedSplit { sharding: split.sharding(), devices }
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn specs(graph: &Graph, operator: &Operator, spec: &Spec) -> Vec<(Ten
     };
     let devices: Vec<usize> = spec.devices().into_iter().collect();
     let all = axes(graph, operator);
-    match all.get(split.axis) {
+    match all.get(split.sharding.axis) {
         Some(axis) => {
             let of = |(id, along): (TensorId, Option<usize>)| match along {
                 Some(along) => (id, sharded(graph, id, along, &split.devices)),
@@ -99,7 +99,7 @@ fn sharded(graph: &Graph, id: TensorId, along: usize, devices: &[usize]) -> Tens
     TensorSharding { shards, ..described(graph, id, |axis| if axis == along { count } else { 1 }) }
 }
 
-/// A sharding of every axis of a tensor, in so many shards.
+/// Describes every axis of a tensor, with its number of shards.
 fn described(graph: &Graph, id: TensorId, shards: impl Fn(usize) -> u64) -> TensorSharding {
     let tensor = graph.tensor(id);
     let dims = tensor.ty.shape.iter().enumerate();
@@ -107,16 +107,16 @@ fn described(graph: &Graph, id: TensorId, shards: impl Fn(usize) -> u64) -> Tens
     TensorSharding { tensor: tensor.name.to_string(), shards: Vec::new(), dims: dims.collect() }
 }
 
-/// Where `operator` runs by what its `node` states; `None` if that is nothing.
+/// The placement of `operator` by the annotations of its `entry`; `None` if it has none.
 ///
 /// # Errors
 /// If no split of the operator has these shardings, or not exactly.
-pub(crate) fn placement(graph: &Graph, operator: &Operator, node: &NodeSharding) -> Result<Option<Spec>, String> {
-    if let Some((_, text)) = node.metadata.iter().find(|(key, _)| key == SPLIT_KEY) {
+pub(crate) fn placement(graph: &Graph, operator: &Operator, entry: &NodeSharding) -> Result<Option<Spec>, String> {
+    if let Some((_, text)) = entry.metadata.iter().find(|(key, _)| key == SPLIT_KEY) {
         return exact(graph, operator, text).map(Some);
     }
     let by_name: HashMap<&str, &TensorSharding> =
-        node.tensors.iter().map(|tensor| (tensor.tensor.as_str(), tensor)).collect();
+        entry.tensors.iter().map(|tensor| (tensor.tensor.as_str(), tensor)).collect();
     let named = |id: TensorId| Some((id, *by_name.get(graph.tensor(id).name.as_str())?));
     let stated: Vec<(TensorId, &TensorSharding)> =
         operator.operands().chain(operator.outputs.iter().copied()).filter_map(named).collect();
@@ -130,12 +130,12 @@ pub(crate) fn placement(graph: &Graph, operator: &Operator, node: &NodeSharding)
     let Some((_, first)) = sharded.next() else {
         let own: HashSet<&str> = stated.iter().map(|(_, own)| own.tensor.as_str()).collect();
         let is_other = |tensor: &&TensorSharding| tensor.shards.len() > 1 && !own.contains(tensor.tensor.as_str());
-        // Such as a product that the node also adds a bias to.
-        if let Some(other) = node.tensors.iter().find(is_other) {
-            let what = format!("`{}` is sharded, but not what {} computes of it", other.tensor, operator.name);
-            return Err(format!("{what}: give the cuts in metadata `{SPLIT_KEY}`"));
+        // For example, the product in an entry that also adds a bias.
+        if let Some(other) = entry.tensors.iter().find(is_other) {
+            let what = format!("`{}` is sharded, but no operand or result of {}", other.tensor, operator.name);
+            return Err(format!("{what}: give the split in metadata `{SPLIT_KEY}`"));
         }
-        // What a node computes is where it runs; operands may come from elsewhere.
+        // An entry runs where its results are; operands may be on other devices.
         let result = stated.iter().rev().find(|(id, _)| operator.outputs.contains(id)).or(stated.first());
         return Ok(result.map(|(_, tensor)| replicated(graph, operator, &tensor.shards[0])));
     };
@@ -166,25 +166,25 @@ pub(crate) fn placement(graph: &Graph, operator: &Operator, node: &NodeSharding)
             [] => format!("`{}` whole", tensor.tensor),
             axes => format!("`{}` along {axes:?}", tensor.tensor),
         });
-        format!("{} cannot be split so: {}", operator.name, listed.collect::<Vec<_>>().join(", "))
+        format!("{} has no split with these shardings: {}", operator.name, listed.collect::<Vec<_>>().join(", "))
     })?;
     let count = devices.len() as u64;
     if !axis.size.is_multiple_of(count) || !(axis.size / count).is_multiple_of(axis.grain) {
         let (size, grain) = (axis.size, axis.grain);
         let what = format!(
-            "{size} positions in steps of {grain} are not {count} equal shards: give the cuts in metadata `{SPLIT_KEY}`"
+            "{size} positions in steps of {grain} do not divide into {count} equal shards: give the split in metadata `{SPLIT_KEY}`"
         );
         return Err(what);
     }
     let cuts = (0..=count).map(|shard| shard * (axis.size / count)).collect();
-    Ok(Some(Spec::Split(StatedSplit { axis: number, cuts, tiles: Vec::new(), packed: None, devices })))
+    Ok(Some(Spec::Split(StatedSplit { sharding: Sharding::disjoint(number, cuts), devices })))
 }
 
 /// All of `operator` on each of `devices`.
 fn replicated(graph: &Graph, operator: &Operator, devices: &[usize]) -> Spec {
     match devices {
         [device] => Spec::Whole(*device),
-        _ => Spec::Split(StatedSplit::replicas(graph, operator, devices.iter().copied())),
+        _ => Spec::Split(StatedSplit::replicas(graph, operator, devices.to_vec())),
     }
 }
 
@@ -192,13 +192,16 @@ fn replicated(graph: &Graph, operator: &Operator, devices: &[usize]) -> Spec {
 fn exact(graph: &Graph, operator: &Operator, text: &str) -> Result<Spec, String> {
     let of = |what: &str| format!("metadata `{SPLIT_KEY}`: {what}");
     let split: StatedSplit = serde_json::from_str(text).map_err(|error| of(&error.to_string()))?;
-    let StatedSplit { axis, cuts, tiles, packed, devices } = split.clone();
-    let all = axes(graph, operator);
+    let StatedSplit { sharding, devices } = &split;
+    let (all, axis) = (axes(graph, operator), sharding.axis);
     let replicas = (axis == all.len()).then(|| SplitAxis::of_replicas(operator));
     let found = all.get(axis).or(replicas.as_ref());
     let found = found.ok_or_else(|| of(&format!("{} has no axis {axis}", operator.name)))?;
-    if !(Sharding { axis, cuts, tiles, packed }).fits(found) || split.cuts.len() != devices.len() + 1 {
-        return Err(of(&format!("{} cannot be cut so along axis {axis} of {} positions", operator.name, found.size)));
+    if !sharding.fits(found) || sharding.cuts.len() != devices.len() + 1 {
+        return Err(of(&format!(
+            "not a valid split of {} along axis {axis}, which has {} positions",
+            operator.name, found.size
+        )));
     }
     Ok(Spec::Split(split))
 }

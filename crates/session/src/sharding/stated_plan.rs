@@ -1,4 +1,4 @@
-//! What shardings say of the groups of a model: the devices of whole groups, and splits.
+//! Shardings as placement: devices of whole groups, and splits.
 
 use std::collections::HashMap;
 
@@ -20,24 +20,22 @@ pub(crate) struct StatedPlan {
     /// Of groups that are split: how its last operator is.
     pub splits: Vec<Split>,
     /// Of all operators that the file splits: the title of the entry, and how.
-    pub divided: Vec<(String, Split)>,
+    pub operator_splits: Vec<(String, Split)>,
 }
 
 /// Why shardings cannot be planned with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatedError {
-    #[error(
-        "no device configuration of the model has devices of the cluster only: {configurations}; available: {devices}"
-    )]
+    #[error("no device configuration of the model matches the cluster: {configurations}; available: {devices}")]
     Devices { configurations: String, devices: String },
     #[error("{entry}: {what}")]
     Entry { entry: String, what: String },
-    #[error("the file states nothing of the operators of the model for configuration `{configuration}`")]
+    #[error("the file has no shardings for operators of the model in configuration `{configuration}`")]
     Nothing { configuration: String },
     #[error(
         "{group}: {first} and {second} are on different devices: give option `granularity=op`, with profiles of single operators"
     )]
-    Divided { group: String, first: String, second: String },
+    OnSeveralDevices { group: String, first: String, second: String },
 }
 
 /// The groups of a model, as plans place them.
@@ -51,7 +49,7 @@ pub(crate) struct NamedGroups<'a> {
 /// What `sharded`, the shardings of the file of a model with these groups, says for `devices`.
 ///
 /// # Errors
-/// If its devices are others, a sharding is none of a split, or a group is on several devices without being split.
+/// If no configuration matches `devices`, no split has the shardings of an entry, or a group that is not split is on several devices.
 pub(crate) fn stated_plan(
     sharded: &ShardedModel,
     groups: NamedGroups<'_>,
@@ -62,13 +60,9 @@ pub(crate) fn stated_plan(
         sharded.entries.iter().filter(|entry| entry.configuration == configuration).collect();
     let named: Vec<NamedEntry<'_>> =
         entries.iter().map(|entry| NamedEntry { name: &entry.name, outputs: &entry.outputs }).collect();
-    let on_cluster = |operator: OperatorId, split: &StatedSplit| Split {
-        operator,
-        axis: split.axis,
-        cuts: split.cuts.clone(),
-        tiles: split.tiles.clone(),
-        packed: split.packed.clone(),
-        devices: split.devices.iter().map(|device| ids[*device]).collect(),
+    let on_cluster = |operator: OperatorId, split: &StatedSplit| {
+        let devices = split.devices.iter().map(|device| ids[*device]).collect();
+        Split::new(operator, split.sharding.clone(), devices)
     };
     let mut stated = StatedPlan::default();
     let mut placed: HashMap<OperatorId, (&NodeSharding, Spec)> = HashMap::new();
@@ -85,7 +79,7 @@ pub(crate) fn stated_plan(
             return Err(of_entry(format!("device {unknown} does not exist: the configuration has {}", ids.len())));
         }
         if let Spec::Split(split) = &spec {
-            stated.divided.push((entry.title.clone(), on_cluster(*main, split)));
+            stated.operator_splits.push((entry.title.clone(), on_cluster(*main, split)));
         }
         placed.extend(operators.iter().map(|id| (*id, (*entry, spec.clone()))));
     }
@@ -101,7 +95,11 @@ pub(crate) fn stated_plan(
         };
         if let Some((_, (other, _))) = known.find(|(_, (_, other))| other.devices() != spec.devices()) {
             let group = format!("group #{group} {}", groups.names[group]);
-            return Err(StatedError::Divided { group, first: other.title.clone(), second: entry.title.clone() });
+            return Err(StatedError::OnSeveralDevices {
+                group,
+                first: other.title.clone(),
+                second: entry.title.clone(),
+            });
         }
         match spec {
             Spec::Whole(device) => stated.homes.push(Some(ids[*device])),
@@ -124,19 +122,20 @@ impl StatedPlan {
         graph: &Graph,
         divide: impl Fn(&[Split]) -> Result<Vec<Split>, ProblemError>,
     ) -> Result<(), StatedError> {
-        let title = |split: &Split| self.divided.iter().find(|(_, of)| of.operator == split.operator);
+        let title = |split: &Split| self.operator_splits.iter().find(|(_, of)| of.operator == split.operator);
         let refused = |entry: Option<&(String, Split)>, what: String| {
             let entry = entry.map_or_else(String::new, |(title, _)| title.clone());
             StatedError::Entry { entry, what }
         };
         let divided = divide(&self.splits).map_err(|error| {
-            let alone = |split: &&Split| divide(std::slice::from_ref(*split)).is_err();
-            let wrong = self.splits.iter().find(alone).or(self.splits.first());
-            refused(wrong.and_then(title), format!("its group cannot be split so: {error}"))
+            let lengths: Vec<usize> = (1..=self.splits.len()).collect();
+            let before = lengths.partition_point(|length| divide(&self.splits[..*length]).is_ok());
+            let wrong = self.splits.get(before).and_then(title);
+            refused(wrong, format!("its group cannot be split this way: {error}"))
         })?;
         let divided: HashMap<OperatorId, &Split> = divided.iter().map(|split| (split.operator, split)).collect();
         let constant = constant_operators(graph);
-        for stated in &self.divided {
+        for stated in &self.operator_splits {
             let (_, split) = stated;
             let is_kept = match divided.get(&split.operator) {
                 Some(found) => is_same(graph, found, split),
@@ -146,8 +145,10 @@ impl StatedPlan {
             if !is_kept {
                 let operator = graph.operator(split.operator);
                 let what = match split.axis == axes(graph, operator).len() {
-                    true => format!("no shard reads what replicas of {} compute: give it one device", operator.name),
-                    false => format!("{} cannot be split so with the operators that it is fused with", operator.name),
+                    true => format!("no shard reads the replicas of {}: place it on one device", operator.name),
+                    false => {
+                        format!("this split of {} does not match the operators that it is fused with", operator.name)
+                    }
                 };
                 return Err(refused(Some(stated), what));
             }
@@ -158,14 +159,9 @@ impl StatedPlan {
 
 /// Whether two splits of an operator are the same; numbers of axes with the same shardings may differ.
 fn is_same(graph: &Graph, found: &Split, stated: &Split) -> bool {
-    let parts = |split: &Split| (split.cuts.clone(), split.tiles.clone(), split.packed.clone(), split.devices.clone());
-    let shardings = |split: &Split| {
-        let devices = split.devices.iter().map(|device| device.0 as usize).collect();
-        let Split { axis, cuts, tiles, packed, .. } = split.clone();
-        let spec = Spec::Split(StatedSplit { axis, cuts, tiles, packed, devices });
-        specs(graph, graph.operator(split.operator), &spec)
-    };
-    parts(found) == parts(stated) && (found.axis == stated.axis || shardings(found) == shardings(stated))
+    let shardings = |split: &Split| specs(graph, graph.operator(split.operator), &Spec::Split(split.into()));
+    let is_cut_alike = *found == Split { axis: found.axis, ..stated.clone() };
+    is_cut_alike && (found.axis == stated.axis || shardings(found) == shardings(stated))
 }
 
 /// The first configuration with shardings whose devices are all of `devices`, with the numbers of these; without names they are the first ones.

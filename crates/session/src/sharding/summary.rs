@@ -1,4 +1,4 @@
-//! Figures of what a file states of devices.
+//! Summary of each device configuration, for `inspect`.
 
 use edgecut_onnx::{DeviceConfiguration, NodeSharding, ShardedModel};
 use serde::Serialize;

@@ -65,7 +65,7 @@ impl Strategy for Split {
 /// Why no group of `request` can be split, if none can.
 pub(super) fn impossible(request: &PlanRequest<'_>) -> Option<&'static str> {
     if request.goal.like.is_some() {
-        return Some("what is split is given");
+        return Some("the splits are fixed");
     }
     if request.instance.network.devices.len() < 2 {
         return Some("there is one device");

@@ -21,7 +21,7 @@ impl Strategy for Whole {
     }
 
     fn skip_reason(&self, progress: &Progress<'_, '_>) -> Option<&'static str> {
-        progress.request.goal.like.is_some().then_some("what is split is given")
+        progress.request.goal.like.is_some().then_some("the splits are fixed")
     }
 
     fn run(&self, progress: &mut Progress<'_, '_>) -> Result<StrategyResult, NoPlan> {
