@@ -85,10 +85,16 @@ fn a_plan_made_again_measures_nothing_and_is_the_same() {
     fs::write(folder.path().join("lab.toml"), cluster).unwrap();
     let plan = "plan m.relay --cluster lab.toml --profile-budget 200ms --rehearse 0 --output";
     done(folder.path(), "profile m.relay --cluster lab.toml --fractions --budget 1s");
-    let (_, first) = done(folder.path(), &format!("{plan} one.json"));
-    let (_, second) = done(folder.path(), &format!("{plan} two.json"));
+    let planned = |file: &str| done(folder.path(), &format!("{plan} {file}")).1;
+    // Where times vary, a search can end before all shards that plans ask for are measured.
+    let mut said: Vec<String> = Vec::new();
+    while said.last().is_none_or(|last| last.contains("measur")) {
+        assert!(said.len() < 8, "every plan measures: {}", said.join("\n"));
+        said.push(planned("one.json"));
+    }
+    let again = planned("two.json");
+    assert!(!again.contains("measur"), "{}\n{again}", said.join("\n"));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    assert!(!second.contains("measur"), "{first}\n{second}");
     assert_eq!(read("one.json"), read("two.json"));
 }
 
