@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    io::{Read, Seek, SeekFrom},
     path::{Component, Path, PathBuf},
 };
 
@@ -16,20 +15,21 @@ use crate::{
     proto::TensorProto,
 };
 
-/// Of each file, at most this many times its length is read: tensors may share bytes, but a small model cannot multiply
-/// them.
-const MOST_TIMES: u64 = 2;
+/// Maximum size of a file's tensors, as a multiple of the file's length. Tensors may overlap, but a small file must not expand into a
+/// large model.
+const MAX_OVERLAP: u64 = 2;
 
-/// The files that a model names, each read where tensors lie in it.
+/// The files that a model names, mapped into memory: what no operator needs is not read.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalFiles {
     /// The model's; `None` if the model is not a file.
     model: Option<PathBuf>,
-    /// Most bytes that are read, of all files together.
+    /// Maximum bytes of tensors, over all files.
     max_bytes: u64,
+    mapped: RefCell<HashMap<PathBuf, Bytes>>,
     regions: RefCell<HashMap<Region, Bytes>>,
-    /// By path: bytes read.
-    read: RefCell<HashMap<PathBuf, u64>>,
+    /// By path: bytes of tensors.
+    used: RefCell<HashMap<PathBuf, u64>>,
 }
 
 /// Bytes of a file.
@@ -62,27 +62,36 @@ impl ExternalFiles {
         };
         let path = self.path(entry("location").ok_or("external data without a location")?)?;
         let error = |error: std::io::Error| format!("external data in {}: {error}", path.display());
-        let mut file = input_file::open(&path).map_err(error)?;
-        let length = file.metadata().map_err(error)?.len();
+        let file = self.map(&path).map_err(error)?;
+        let length = file.len() as u64;
         let offset = number("offset")?.unwrap_or(0);
         let rest = length.checked_sub(offset);
         let count = number("length")?.or(rest).unwrap_or(0);
-        if rest.is_none_or(|rest| count > rest) {
+        let range = rest.filter(|rest| count <= *rest).and_then(|_| {
+            let (begin, count) = (usize::try_from(offset).ok()?, usize::try_from(count).ok()?);
+            Some(begin..begin.checked_add(count)?)
+        });
+        let Some(range) = range else {
             return Err(format!("{}: {count} bytes from {offset} are needed, the file has {length}", path.display()));
-        }
+        };
         let region = Region { path: path.clone(), offset, count };
         if let Some(known) = self.regions.borrow().get(&region) {
             return Ok(known.clone());
         }
         self.charge(&region, length)?;
-        file.seek(SeekFrom::Start(offset)).map_err(error)?;
-        let mut content = Vec::new();
-        let reserved = content.try_reserve_exact(usize::try_from(count).unwrap_or(usize::MAX));
-        reserved.map_err(|cause| error(cause.into()))?;
-        file.take(count).read_to_end(&mut content).map_err(error)?;
-        let content = Bytes::from(content);
+        let content = file.slice(range);
         self.regions.borrow_mut().insert(region, content.clone());
         Ok(content)
+    }
+
+    /// The content of the file at `path`.
+    fn map(&self, path: &Path) -> std::io::Result<Bytes> {
+        if let Some(known) = self.mapped.borrow().get(path) {
+            return Ok(known.clone());
+        }
+        let mapped = input_file::map(path)?;
+        self.mapped.borrow_mut().insert(path.to_path_buf(), mapped.clone());
+        Ok(mapped)
     }
 
     /// The file at `location`, links resolved: they may lead within the model's folder, and nowhere else.
@@ -110,18 +119,18 @@ impl ExternalFiles {
     }
 
     fn charge(&self, region: &Region, length: u64) -> Result<()> {
-        let (mut files, path) = (self.read.borrow_mut(), region.path.display());
+        let (mut files, path) = (self.used.borrow_mut(), region.path.display());
         let before: u64 = files.values().sum();
         if before.saturating_add(region.count) > self.max_bytes {
             let (count, most) = (units::Bytes(region.count), units::Bytes(self.max_bytes));
             return Err(format!("{path}: {count} are needed; at most {most} of external data are read"));
         }
-        let read = files.entry(region.path.clone()).or_default();
-        *read = read.saturating_add(region.count);
-        match *read > length.saturating_mul(MOST_TIMES) {
-            true => {
-                Err(format!("{path}: its tensors take more than {MOST_TIMES} times the size of the file: they overlap"))
-            }
+        let used = files.entry(region.path.clone()).or_default();
+        *used = used.saturating_add(region.count);
+        match *used > length.saturating_mul(MAX_OVERLAP) {
+            true => Err(format!(
+                "{path}: its tensors take more than {MAX_OVERLAP} times the size of the file: they overlap"
+            )),
             false => Ok(()),
         }
     }
@@ -138,7 +147,7 @@ mod tests {
     use crate::proto::StringStringEntryProto;
 
     #[test]
-    fn regions_are_read_once_and_no_file_many_times() {
+    fn regions_are_shared_and_overlap_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("w.bin"), (0..8).collect::<Vec<u8>>()).unwrap();
         let model = folder.path().join("m.onnx");

@@ -11,6 +11,7 @@ use std::{
 };
 
 use edgecut_graph::units::Bytes;
+use memmap2::Mmap;
 
 /// Most bytes of a file that people write: a cluster file, a configuration, a certificate.
 pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
@@ -70,6 +71,18 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // The length of a pipe is unknown, and files grow.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit { Err(too_large(None, limit)) } else { Ok(content) }
+}
+
+/// Maps the file at `path`, as [`open`] opens it, into memory. Pages are loaded on first use, and the system can evict them. The file
+/// must not change while it is mapped: truncating it kills the process (SIGBUS), as with ONNX Runtime.
+///
+/// # Errors
+/// As [`open`], or if it cannot be mapped, such as a pipe.
+pub fn map(path: &Path) -> io::Result<bytes::Bytes> {
+    let file = open(path)?;
+    // SAFETY: sound as long as no process modifies the file, which the documentation requires.
+    let mapped = unsafe { Mmap::map(&file) }?;
+    Ok(bytes::Bytes::from_owner(mapped))
 }
 
 fn too_large(length: Option<u64>, limit: u64) -> io::Error {
