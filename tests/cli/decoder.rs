@@ -366,3 +366,113 @@ fn what_does_not_generate_is_refused() {
         assert!(said.contains(part), "{line}: `{part}` is not in: {said}");
     }
 }
+
+/// What ONNX Runtime generates greedily after 3, 5, 7, 9, 11 with the models of tests/data/appended, with caches that grow.
+const APPENDED: [u64; 16] = [5, 55, 40, 32, 51, 25, 63, 59, 27, 61, 27, 34, 26, 28, 45, 26];
+
+fn appended(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/appended/{name}.onnx")).display().to_string()
+}
+
+#[test]
+fn caches_to_which_a_step_appends_have_a_fixed_length() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["llama", "positions_of_mask", "concat_then_slice", "slice_then_concat", "step_of_one", "top_left"] {
+        let line = format!("run {} --generate 16 --prompt-ids 3,5,7,9,11", appended(name));
+        for more in ["", " --prompt 2", " --prompt 1", " --context 20", " --context 40"] {
+            if name == "top_left" && more == " --prompt 2" {
+                continue;
+            }
+            let (code, out, err) = run(folder.path(), &format!("{line}{more} --format json"));
+            assert_eq!(code, Some(0), "{name}{more}: {err}");
+            let generated: serde_json::Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(tokens(&generated), APPENDED, "{name}{more}");
+            assert!(!err.contains("not checked"), "{name}{more}: {err}");
+            // Steps of several tokens that padding makes wrong are not used.
+            assert_eq!(err.contains("token by token"), name == "top_left" && more != " --prompt 1", "{more}: {err}");
+        }
+    }
+    let agents: Vec<AgentProcess> =
+        ["s0", "s1"].iter().map(|name| AgentProcess::start(name, "127.0.0.1:0", &[])).collect();
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    for name in ["llama", "top_left"] {
+        let plan = format!(
+            "plan {} --cluster lab.toml --context 32 --profile-budget 300ms --rehearse 0 --no-split --pin *layers.0*=s0/cpu \
+             --pin *layers.1*=s1/cpu -q",
+            appended(name)
+        );
+        let (code, _, err) = run(folder.path(), &plan);
+        assert_eq!(code, Some(0), "{err}");
+        let plan: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.path().join("plan.json")).unwrap()).unwrap();
+        assert_eq!(plan["model"]["states"].as_array().unwrap().len(), 4);
+        let transfers = plan["transfers"].as_array().unwrap();
+        let sent: Vec<&str> = transfers.iter().map(|transfer| transfer["name"].as_str().unwrap()).collect();
+        let is_state = |name: &&str| name.contains("past") || name.contains("present");
+        assert!(!sent.is_empty() && !sent.iter().any(is_state), "{sent:?}");
+        for more in ["", " --prompt 1", " --prompt 3"] {
+            if name == "top_left" && more == " --prompt 3" {
+                continue;
+            }
+            let generated = json(folder.path(), &format!("run plan.json --generate 16 --prompt-ids 3,5,7,9,11{more}"));
+            assert_eq!((tokens(&generated), &generated["is_equal"]), (APPENDED.to_vec(), &true.into()), "{name}{more}");
+        }
+    }
+}
+
+#[test]
+fn caches_that_cannot_be_padded_on_the_left_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let generate = "--generate 16 --prompt-ids 3,5,7,9,11";
+    for (line, part) in [
+        (format!("run {} {generate}", appended("positions_of_cache")), "depend on the length of the KV cache"),
+        (
+            format!("run {} {generate} --prompt 1", appended("positions_of_cache")),
+            "depend on the length of the KV cache",
+        ),
+        (format!("run {} {generate} --prompt 2", appended("top_left")), "with padding, its logits differ by"),
+        (format!("run {} {generate}", appended("without_mask")), "no operator reads input `attention_mask`"),
+        (
+            format!(
+                "run {} {generate} --context 20 --bind-dim past_sequence_length=19 --prompt 1",
+                appended("tokens_first")
+            ),
+            "the input is float32[1,19,2,8], but the output is float32[1,20,2,8]",
+        ),
+        (format!("profile {}", appended("llama")), "set the length of its KV cache with --context"),
+    ] {
+        let (code, _, err) = run(folder.path(), &line);
+        let said = err.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(code, Some(2), "{line}: {said}");
+        assert!(said.contains(part), "{line}: `{part}` is not in: {said}");
+    }
+    // A plan's run is refused before anything is deployed.
+    let agents = [AgentProcess::start("s0", "127.0.0.1:0", &[])];
+    fs::write(folder.path().join("lab.toml"), cluster_of(&agents)).unwrap();
+    let plan =
+        format!("plan {} --cluster lab.toml --context 32 --profile-budget 300ms -q", appended("positions_of_cache"));
+    let (code, _, err) = run(folder.path(), &plan);
+    assert_eq!(code, Some(0), "{err}");
+    let (code, out, err) = run(folder.path(), &format!("run plan.json {generate}"));
+    assert_eq!(code, Some(2), "{out} {err}");
+    assert!(err.contains("KV cache"), "{err}");
+}
+
+#[test]
+fn caches_of_a_model_that_is_no_decoder_keep_their_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, exported) = (appended("llama"), folder.path().join("exported.onnx").display().to_string());
+    let sizes = "--bind-dim batch_size=1 --bind-dim sequence_length=1 --bind-dim past_sequence_length=4 --bind-dim attention_mask:1=5";
+    for line in [
+        format!("inspect {model} {sizes}"),
+        format!("export {model} {sizes} --format onnx --output {exported}"),
+        format!("inspect {exported}"),
+    ] {
+        let (code, out, err) = run(folder.path(), &line);
+        assert_eq!(code, Some(0), "{line}: {err}");
+        assert!(
+            !line.starts_with("inspect") || out.contains("past_key_values.0.key float32[1,2,4,8]"),
+            "{line}: {out}"
+        );
+    }
+}

@@ -171,7 +171,9 @@ fn guessed(model: &Model) -> Option<String> {
         }
     };
     let all: Vec<String> = model.guessed_sizes().into_iter().map(of).collect();
-    (!all.is_empty()).then(|| format!("guessed      {}: set other sizes with --bind-dim", all.join(", ")))
+    (!all.is_empty()).then(|| {
+        format!("guessed      {}: set other sizes with --bind-dim, or --context for a decoder", all.join(", "))
+    })
 }
 
 /// Places of a guessed dimension that are listed.

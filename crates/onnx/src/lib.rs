@@ -10,7 +10,7 @@
 //! | `options` | [`ImportOptions`]: sizes, contents, and how to compute |
 //! | `interface` | [`Interface`]: inputs, defaults and outputs as the file states them; [`Decision`] |
 //! | `unknown_dim` | [`UnknownDim`]: a dimension whose size the file leaves open |
-//! | [`open_inputs`] | the inputs with unknown dimensions, from the types in the file alone |
+//! | `open_model` | [`OpenModel`]: what can be read from a file before its unknown dimensions are bound |
 //! | `proto` | the messages of ONNX's protocol |
 //! | [`error`] | errors with graph, operator and attribute |
 //! | `tensor` | element types, tensors |
@@ -57,7 +57,7 @@ mod murmur3;
 mod node_name;
 mod node_order;
 mod opaque;
-mod open_inputs;
+mod open_model;
 mod options;
 mod proto;
 mod result_types;
@@ -76,7 +76,7 @@ pub use import::{Imported, import, is_onnx};
 pub use in_place::in_place;
 pub use interface::{Decision, Interface};
 pub use kernel_names::{KernelNames, kernel_names};
-pub use open_inputs::open_inputs;
+pub use open_model::OpenModel;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
 pub use sharding::{DeviceConfiguration, NodeSharding, Shape, ShardedDim, ShardedModel, ShardingError, TensorSharding};
 pub use unknown_dim::UnknownDim;

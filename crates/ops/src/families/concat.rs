@@ -12,7 +12,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .alias(Alias::Concat)
         .split(|call| {
             let joined = call.axis("axis", 0, &call.result()?.shape)?;
-            Ok(everywhere(call, |axis| (axis != joined).then_some(axis)))
+            Ok(axes_where(call, |axis| (axis != joined).then_some(axis)))
         })
         .wire(kernel!(concatenate)),
     OpDef::new("stack", &["data"], stacked)
@@ -21,7 +21,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .split(|call| {
             let first = *call.tuple(0)?.first().ok_or_else(|| call.error("the tuple is empty"))?;
             let new = stack_axis(call, &first.shape)?;
-            Ok(everywhere(call, |axis| (axis != new).then(|| axis - usize::from(axis > new))))
+            Ok(axes_where(call, |axis| (axis != new).then(|| axis - usize::from(axis > new))))
         })
         .wire(kernel!(stack)),
     OpDef::new("split", &["data"], parts)
@@ -38,7 +38,7 @@ pub(crate) static OPS: &[OpDef] = &[
 ];
 
 /// Every axis of the result for which `of` gives the corresponding axis of all operands.
-fn everywhere(call: &Typed<'_>, of: impl Fn(usize) -> Option<usize>) -> Vec<SplitAxis> {
+pub(crate) fn axes_where(call: &Typed<'_>, of: impl Fn(usize) -> Option<usize>) -> Vec<SplitAxis> {
     let rank = call.out.tensor().map_or(0, |t| t.shape.rank());
     let axis = |axis: usize| {
         let at = of(axis)?;

@@ -73,7 +73,7 @@ pub fn bindings(dims: &[BindSizes]) -> Result<Vec<Binding>, BindingsError> {
     }
 }
 
-/// An input with unknown dimensions.
+/// An input, some of whose dimensions may be unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenInput {
     pub name: SmolStr,

@@ -3,11 +3,18 @@
 use std::collections::BTreeMap;
 
 use edgecut_graph::{DType, Graph, StatePair, Tensor, TensorData, TensorType};
-use edgecut_ops::passes::index_ranges::ValueRange;
+use edgecut_ops::{
+    lookup,
+    passes::{
+        appended_states::{buffer_appended_states, is_buffer},
+        index_ranges::ValueRange,
+    },
+};
 use smol_str::SmolStr;
 
 use super::{
     config::{GenaiConfig, InputNames, OutputNames},
+    sizes::CACHE_AXIS,
     state::{state_by_name, states_of},
 };
 use crate::{Error, Model};
@@ -27,6 +34,18 @@ pub(crate) struct StepInterface {
     pub step: usize,
     /// Tokens that the states have room for; `None` if there is no limit.
     pub context: Option<usize>,
+    padding: Padding,
+    /// The KV caches.
+    pub caches: Vec<StatePair>,
+}
+
+/// Side on which caches and attention mask are padded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Padding {
+    /// After the tokens: a step writes at its positions.
+    Right,
+    /// Before the tokens: a step appends its entries and drops the oldest.
+    Left,
 }
 
 /// An input with a role.
@@ -79,20 +98,35 @@ impl StepInterface {
         {
             return Err(fail(format!("input `{}` is {}: expected one for each token", positions.name, positions.ty)));
         }
-        // Keys and values are [batch, heads, tokens, size].
-        let caches = states.iter().filter(|state| by_name(&state.input).as_ref() == Some(state));
-        let room = |state: &StatePair| {
-            let sizes = graph.tensor(graph.state(state).ok()?.input).ty.shape.fixed()?;
-            usize::try_from(sizes.get(2).copied()?).ok()
+        let is_cache = |state: &&StatePair| {
+            let is_known = by_name(&state.input).as_ref() == Some(*state) || is_appended(graph, state);
+            is_known && cache_length(graph, state).is_some()
         };
-        let rooms = caches.filter_map(room);
-        let context = mask.as_ref().map(sized).transpose()?.into_iter().chain(rooms).min();
+        let caches: Vec<StatePair> = states.iter().filter(is_cache).cloned().collect();
+        let padding = padding(graph, &caches).map_err(fail)?;
+        let mask_length = mask.as_ref().map(sized).transpose()?;
+        if padding == Padding::Left {
+            check_left_padding(graph, &caches, mask_length, &names.attention_mask).map_err(fail)?;
+        }
+        let lengths = caches.iter().filter_map(|state| cache_length(graph, state));
+        let context = mask_length.into_iter().chain(lengths).min();
         let mut others = returned.iter().filter(|name| !states.iter().any(|state| state.output == **name));
         let logits = others.position(|name| *name == outputs.logits);
         let logits = logits.ok_or_else(|| fail(format!("it has no output `{}`", outputs.logits)))?;
         let ty = graph.outputs.iter().map(|id| graph.tensor(*id)).find(|tensor| tensor.name == outputs.logits);
         let vocabulary = ty.and_then(|tensor| tensor.ty.shape.iter().last()?.get());
-        Ok(StepInterface { ids, mask, positions, logits, vocabulary, step, context })
+        Ok(StepInterface { ids, mask, positions, logits, vocabulary, step, context, padding, caches })
+    }
+
+    /// Whether the results of `model` may depend on padding: its caches are left-padded, or elementary operators update them.
+    pub fn may_depend_on_padding(&self, model: &Model) -> bool {
+        let graph = model.graph();
+        let is_elementary = |cache: &StatePair| {
+            let output = graph.state(cache).ok().and_then(|state| graph.producer(state.output));
+            let operator = output.map(|id| graph.operator(id));
+            operator.is_some_and(|operator| lookup(&operator.name).is_some() && operator.decomposition.is_none())
+        };
+        self.mask.is_some() && (self.padding == Padding::Left || self.caches.iter().any(is_elementary))
     }
 
     /// The inputs of a step, without the states: its `tokens`, after a number of `past` tokens.
@@ -104,7 +138,11 @@ impl StepInterface {
         let mut made = BTreeMap::from([(self.ids.name.as_str(), self.ids.content(tokens.iter().copied())?)]);
         if let Some(mask) = &self.mask {
             let length = length(mask).unwrap_or(0);
-            made.insert(&mask.name, mask.content((0..length).map(|at| u64::from(at < seen)))?);
+            let is_token = |at: usize| match self.padding {
+                Padding::Right => at < seen,
+                Padding::Left => at + seen >= length,
+            };
+            made.insert(&mask.name, mask.content((0..length).map(|at| u64::from(is_token(at))))?);
         }
         if let Some(positions) = &self.positions {
             made.insert(&positions.name, positions.content((past..seen).map(|at| at as u64))?);
@@ -117,14 +155,85 @@ impl StepInterface {
     /// # Errors
     /// If the output has no row of logits.
     pub fn logits(&self, outputs: &[TensorData]) -> Result<Vec<f64>, Error> {
-        let wrong = || Error::Failed("the logits are no table with a row for each token".into());
-        let logits = outputs.get(self.logits).ok_or_else(wrong)?;
-        let width = logits.shape().last().copied().ok_or_else(wrong)?;
-        let bytes = usize::try_from(width).ok().and_then(|width| width.checked_mul(logits.dtype().size() as usize));
-        let begin = bytes.and_then(|bytes| logits.bytes().len().checked_sub(bytes)).ok_or_else(wrong)?;
-        let last = TensorData::new(logits.dtype(), [width], logits.bytes().slice(begin..));
-        last.ok().and_then(|last| last.to_f64s()).ok_or_else(wrong)
+        self.logits_row(outputs)?.to_f64s().ok_or_else(no_logits)
     }
+
+    /// The row of logits, as a tensor.
+    ///
+    /// # Errors
+    /// If the output has no row of logits.
+    pub fn logits_row(&self, outputs: &[TensorData]) -> Result<TensorData, Error> {
+        let logits = outputs.get(self.logits).ok_or_else(no_logits)?;
+        let width = logits.shape().last().copied().ok_or_else(no_logits)?;
+        let bytes = usize::try_from(width).ok().and_then(|width| width.checked_mul(logits.dtype().size() as usize));
+        let begin = bytes.and_then(|bytes| logits.bytes().len().checked_sub(bytes)).ok_or_else(no_logits)?;
+        TensorData::new(logits.dtype(), [width], logits.bytes().slice(begin..)).map_err(|_| no_logits())
+    }
+}
+
+fn no_logits() -> Error {
+    Error::Failed("the logits have the wrong shape: expected a row for each token".into())
+}
+
+/// Length of the cache `state`, in tokens; `None` if it is not a KV cache.
+fn cache_length(graph: &Graph, state: &StatePair) -> Option<usize> {
+    match graph.tensor(graph.state(state).ok()?.input).ty.shape.fixed()?[..] {
+        [_, _, length, _] => usize::try_from(length).ok(),
+        _ => None,
+    }
+}
+
+/// Whether a step appends to the cache `state` and drops its oldest entries.
+fn is_appended(graph: &Graph, state: &StatePair) -> bool {
+    graph.state(state).is_ok_and(|state| is_buffer(graph, state, CACHE_AXIS))
+}
+
+/// The side on which `caches` are padded.
+///
+/// # Errors
+/// If a step appends to some of them only.
+fn padding(graph: &Graph, caches: &[StatePair]) -> Result<Padding, String> {
+    let (appended, written): (Vec<_>, Vec<_>) = caches.iter().partition(|cache| is_appended(graph, cache));
+    match (&appended[..], &written[..]) {
+        ([], _) => Ok(Padding::Right),
+        (_, []) => Ok(Padding::Left),
+        ([appended, ..], [written, ..]) => Err(format!(
+            "the model appends to cache `{}`, but not to `{}`: expected all or none to be appended to",
+            appended.input, written.input
+        )),
+    }
+}
+
+/// Checks that the attention mask, of length `mask_length`, can mask the padding of `caches`, to which a step appends.
+fn check_left_padding(
+    graph: &Graph,
+    caches: &[StatePair],
+    mask_length: Option<usize>,
+    mask: &SmolStr,
+) -> Result<(), String> {
+    let is_read = graph.operators().any(|(_, operator)| operator.operands().any(|id| graph.tensor(id).name == *mask));
+    let Some(mask_length) = mask_length.filter(|_| is_read) else {
+        let what = "the model appends to its KV cache, which is therefore left-padded, but no operator reads input";
+        return Err(format!("{what} `{mask}`: export it with an attention mask"));
+    };
+    let lengths = caches.iter().filter_map(|cache| Some((cache, cache_length(graph, cache)?)));
+    match lengths.into_iter().find(|(_, length)| *length != mask_length) {
+        Some((StatePair { input, .. }, length)) => Err(format!(
+            "input `{mask}` has length {mask_length}, but cache `{input}` holds {length} tokens: expected equal lengths"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Makes the states that options of `model` name, and to which a step appends, buffers of fixed length.
+pub(crate) fn buffer_appended_caches(model: &mut Model) {
+    let graph = model.graph();
+    let is_cache = |state: &&StatePair| {
+        let input = graph.inputs().map(|id| graph.tensor(id)).find(|tensor| tensor.name == state.input);
+        input.is_some_and(|tensor| tensor.ty.shape.rank() == 4)
+    };
+    let caches: Vec<StatePair> = model.options.state.iter().filter(is_cache).cloned().collect();
+    buffer_appended_states(&mut model.import.graph, &caches, CACHE_AXIS);
 }
 
 impl Role {
@@ -185,6 +294,17 @@ pub(crate) fn generated_ranges(model: &Model) -> Result<Vec<(SmolStr, ValueRange
     Ok(mask.into_iter().chain(last.map(|last| (names.position_ids.clone(), (last, last)))).collect())
 }
 
+/// Whether `model` is a decoder with a KV cache of unknown length.
+pub(crate) fn has_open_caches(model: &Model) -> bool {
+    let Ok((names, outputs)) = names_of(model) else { return false };
+    let (graph, returned) = (model.graph(), output_names(model.graph()));
+    let is_open = |tensor: &Tensor| tensor.ty.shape.fixed().is_none();
+    let is_cache = |tensor: &Tensor| state_by_name(&tensor.name, &returned, (&names, &outputs)).is_some();
+    let inputs: Vec<&Tensor> = graph.inputs().map(|id| graph.tensor(id)).collect();
+    let reads_tokens = inputs.iter().any(|tensor| tensor.name == names.input_ids);
+    reads_tokens && inputs.into_iter().any(|tensor| is_cache(tensor) && is_open(tensor))
+}
+
 /// The longest step or mask of which inputs are made when a model is read.
 const MAX_FIRST_INPUTS: usize = 1 << 20;
 
@@ -207,8 +327,6 @@ pub(crate) fn states(model: &Model) -> Result<Vec<StatePair>, Error> {
     let (names, outputs) = names_of(model)?;
     let graph = model.graph();
     let is_decoder = graph.inputs().any(|id| graph.tensor(id).name == names.input_ids);
-    states_of(graph, &model.options.state, is_decoder.then_some((&names, &outputs))).map_err(|error| {
-        let what = format!("{}: option `state`: {error}", model.path.display());
-        Error::BadInput(what.into())
-    })
+    states_of(graph, &model.options.state, is_decoder.then_some((&names, &outputs)))
+        .map_err(|error| Error::BadInput(format!("{}: {error}", model.path.display()).into()))
 }

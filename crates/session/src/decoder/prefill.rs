@@ -125,7 +125,7 @@ impl Prefill {
 }
 
 /// Makes the constants of `longer` that equal those of `graph` the same, so that they are held and sent once.
-fn share_constants(graph: &Graph, longer: &mut Model) {
+pub(crate) fn share_constants(graph: &Graph, longer: &mut Model) {
     for id in graph.parameters() {
         let of_longer = &longer.import.graph;
         if (id.0 as usize) < of_longer.tensors().len()

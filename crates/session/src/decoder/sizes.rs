@@ -3,17 +3,34 @@
 
 use std::{borrow::Cow, path::Path};
 
-use edgecut_onnx::{is_onnx, open_inputs};
+use edgecut_graph::StatePair;
+use edgecut_onnx::{OpenModel, is_onnx};
 use edgecut_ops::passes::{
     bindings::{OpenDim, OpenInput},
     retype::{BindDim, bound_size},
 };
+use smol_str::SmolStr;
 
 use super::config::{FILE_NAME, GenaiConfig, InputNames, layer};
 use crate::{Error, ModelOptions, input};
 
 /// The longest context that a step has room for unless an option asks for more: states take memory in proportion.
 const DEFAULT_CONTEXT: u64 = 2048;
+
+/// The axis of the tokens in a cache: keys and values are [batch, heads, tokens, size].
+pub(super) const CACHE_AXIS: usize = 2;
+
+/// Advice where the length of a KV cache is unknown.
+pub(crate) const CONTEXT_ADVICE: &str = "the model is a decoder: set the length of its KV cache with option `context`";
+
+/// Whether the file at `path` is a decoder that appends to its KV cache, and `options` do not set the length of the cache.
+pub(crate) fn has_unknown_context(path: &Path, options: &ModelOptions) -> bool {
+    let Ok(Some(sized)) = SizedDecoder::read(path, options) else { return false };
+    let InputNames { past_key_names, past_value_names, .. } = &sized.names;
+    let is_cache = |name: &str| [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
+    let mut appended = sized.open.appended.iter().map(|state| &state.input);
+    options.context.is_none() && appended.any(|input| is_cache(input) && sized.size(input, CACHE_AXIS).is_none())
+}
 
 /// Where a model is, and how it is read.
 pub(crate) struct Located<'a> {
@@ -44,7 +61,8 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
     }
     let names = config.as_ref().map(|config| config.model.decoder.inputs.clone()).unwrap_or_default();
     let longest = config.as_ref().and_then(|config| config.model.context_length);
-    let sizes = Sizes {
+    let mut sizes = Sizes {
+        appended: Vec::new(),
         context: options
             .context
             .unwrap_or_else(|| longest.map_or(DEFAULT_CONTEXT, |longest| longest.min(DEFAULT_CONTEXT))),
@@ -58,11 +76,24 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
         let what = format!("{}: options `context` and `prompt` are of decoders in ONNX", file.display());
         return Err(Error::BadInput(what.into()));
     }
-    let open = open_inputs(&file.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
+    let open = OpenModel::read(&file.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
+    sizes.step = fixed_step(&open.inputs, &names).unwrap_or(sizes.step);
+    let growing: Vec<StatePair> =
+        open.appended.iter().filter(|state| sizes.is_growing(&open, &state.input)).cloned().collect();
+    sizes.appended = growing.iter().map(|state| state.input.clone()).collect();
     let given: Vec<BindDim> = options.bindings()?.iter().flat_map(|binding| binding.dims().to_vec()).collect();
     let mut options = options.clone();
-    options.bind_dim.extend(sizes.of(&open, &given).into_iter().map(Into::into));
+    options.bind_dim.extend(sizes.of(&open.inputs, &given).into_iter().map(Into::into));
+    let is_named = |pair: &StatePair| options.state.iter().any(|state| state.input == pair.input);
+    let unnamed: Vec<StatePair> = growing.into_iter().filter(|pair| !is_named(pair)).collect();
+    options.state.extend(unnamed);
     Ok(Located { file, options: Cow::Owned(options) })
+}
+
+/// The tokens of a step, if the file fixes them.
+fn fixed_step(inputs: &[OpenInput], names: &InputNames) -> Option<u64> {
+    let ids = inputs.iter().find(|input| input.name == names.input_ids)?;
+    if let OpenDim::Known(step) = ids.dims.get(1)? { Some(*step) } else { None }
 }
 
 /// `options`, which give the sizes of a step of the decoder at `path`, for a step of `step` tokens; `None` if the file fixes the
@@ -71,29 +102,95 @@ pub(crate) fn located<'a>(path: &'a Path, options: &'a ModelOptions) -> Result<L
 /// # Errors
 /// If the file or its configuration cannot be read.
 pub(crate) fn with_step(path: &Path, options: &ModelOptions, step: u64) -> Result<Option<ModelOptions>, Error> {
-    let config = GenaiConfig::of_model(path)?;
-    let names = config.map(|config| config.model.decoder.inputs).unwrap_or_default();
-    let bytes = input::read(path)?;
-    if !is_onnx(&bytes) {
-        return Ok(None);
+    let Some(mut sized) = SizedDecoder::read(path, options)? else { return Ok(None) };
+    let InputNames { input_ids, position_ids, .. } = sized.names.clone();
+    let lengths: Vec<(SmolStr, u64)> = sized.appended_cache_lengths(&input_ids);
+    for (cache, length) in lengths {
+        sized.bind(&cache, CACHE_AXIS, length.saturating_sub(step));
     }
-    let open = open_inputs(&path.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
-    let of_tokens = open.iter().filter(|input| [&names.input_ids, &names.position_ids].contains(&&input.name));
-    let mut dims: Vec<BindDim> = options.binding()?.dims().to_vec();
-    let mut is_open = false;
-    for input in of_tokens {
-        let Some(OpenDim::Open(symbol)) = input.dims.get(1) else { continue };
-        is_open |= input.name == names.input_ids;
-        dims.retain(|dim| match dim {
+    sized.bind(&position_ids, 1, step);
+    Ok(sized.bind(&input_ids, 1, step).then(|| sized.into_options(options)))
+}
+
+/// `options` for a step of `step` tokens of the decoder at `path` at the end of a context of `context` tokens: neither `caches` nor
+/// the mask has padding. `None` if the file fixes their length, or another number of tokens.
+///
+/// # Errors
+/// If the file or its configuration cannot be read.
+pub(crate) fn without_padding(
+    path: &Path,
+    options: &ModelOptions,
+    caches: &[StatePair],
+    (step, context): (u64, u64),
+) -> Result<Option<ModelOptions>, Error> {
+    let Some(mut sized) = SizedDecoder::read(path, options)? else { return Ok(None) };
+    let InputNames { input_ids, position_ids, attention_mask, .. } = sized.names.clone();
+    let mut is_open = sized.bind(&attention_mask, 1, context);
+    sized.bind(&position_ids, 1, step);
+    is_open &= sized.bind(&input_ids, 1, step) || sized.size(&input_ids, 1) == Some(step);
+    for StatePair { input, .. } in caches {
+        let is_appended = sized.open.appended.iter().any(|appended| appended.input == *input);
+        let new = if is_appended { step } else { 0 };
+        is_open &= sized.bind(input, CACHE_AXIS, context.saturating_sub(new));
+    }
+    Ok(is_open.then(|| sized.into_options(options)))
+}
+
+/// A decoder's file with the sizes that options give its unknown dimensions.
+struct SizedDecoder {
+    names: InputNames,
+    open: OpenModel,
+    dims: Vec<BindDim>,
+}
+
+impl SizedDecoder {
+    /// `None` if the file at `path` is not ONNX.
+    fn read(path: &Path, options: &ModelOptions) -> Result<Option<SizedDecoder>, Error> {
+        let config = GenaiConfig::of_model(path)?;
+        let names = config.map(|config| config.model.decoder.inputs).unwrap_or_default();
+        let bytes = input::read(path)?;
+        if !is_onnx(&bytes) {
+            return Ok(None);
+        }
+        let open = OpenModel::read(&path.display().to_string(), bytes.into()).map_err(Error::bad_input)?;
+        Ok(Some(SizedDecoder { names, open, dims: options.binding()?.dims().to_vec() }))
+    }
+
+    fn dim(&self, name: &str, axis: usize) -> Option<&OpenDim> {
+        self.open.inputs.iter().find(|input| input.name == name)?.dims.get(axis)
+    }
+
+    /// The size of a dimension, if it is known.
+    fn size(&self, name: &str, axis: usize) -> Option<u64> {
+        match self.dim(name, axis)? {
+            OpenDim::Known(size) => Some(*size),
+            OpenDim::Open(symbol) => bound_size(&self.dims, name, axis, symbol.as_deref()),
+        }
+    }
+
+    /// The caches to which a step appends the tokens of the input `ids`, and the length of each afterwards.
+    fn appended_cache_lengths(&self, ids: &str) -> Vec<(SmolStr, u64)> {
+        let Some(step) = self.size(ids, 1) else { return Vec::new() };
+        let context = |input: &SmolStr| Some((input.clone(), self.size(input, CACHE_AXIS)?.saturating_add(step)));
+        self.open.appended.iter().filter_map(|state| context(&state.input)).collect()
+    }
+
+    /// Gives a dimension another size. Returns whether the file leaves it open.
+    fn bind(&mut self, name: &str, axis: usize, size: u64) -> bool {
+        let Some(OpenDim::Open(symbol)) = self.dim(name, axis).cloned() else { return false };
+        self.dims.retain(|dim| match dim {
             BindDim::All(_) => true,
-            BindDim::One { tensor, axis, .. } => *tensor != input.name || *axis != 1,
+            BindDim::One { tensor, axis: bound_axis, .. } => *tensor != name || *bound_axis != axis,
             BindDim::Symbol { name, .. } => Some(name) != symbol.as_ref(),
         });
-        dims.push(BindDim::of(&input.name, 1, symbol.as_deref(), step));
+        self.dims.push(BindDim::of(&name.into(), axis, symbol.as_deref(), size));
+        true
     }
-    let bind_dim = dims.into_iter().map(Into::into).collect();
-    let sized = ModelOptions { bind_dim, context: None, prompt: None, is_one_of_several: true, ..options.clone() };
-    Ok(is_open.then_some(sized))
+
+    fn into_options(self, options: &ModelOptions) -> ModelOptions {
+        let bind_dim = self.dims.into_iter().map(Into::into).collect();
+        ModelOptions { bind_dim, context: None, prompt: None, is_one_of_several: true, ..options.clone() }
+    }
 }
 
 /// The sizes of a step.
@@ -105,9 +202,19 @@ struct Sizes<'a> {
     /// The size of a head, where the file leaves it open.
     head: Option<u64>,
     names: &'a InputNames,
+    /// The caches that a step appends to: its input holds only past tokens, i.e. context − step.
+    appended: Vec<SmolStr>,
 }
 
 impl Sizes<'_> {
+    /// Whether the input `name` is a cache to which a step appends, of a length that the file leaves open.
+    fn is_growing(&self, open: &OpenModel, name: &str) -> bool {
+        let InputNames { past_key_names, past_value_names, .. } = self.names;
+        let is_cache = [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
+        let dims = open.inputs.iter().find(|input| input.name == name).map(|input| &input.dims[..]);
+        is_cache && matches!(dims, Some([_, _, OpenDim::Open(_), _]))
+    }
+
     /// Checks the sizes against `longest`, the longest context of the model, if it is known.
     fn check(&self, longest: Option<u64>) -> Result<(), Error> {
         let Sizes { context, step, .. } = self;
@@ -147,7 +254,10 @@ impl Sizes<'_> {
             0 if is_cache || [input_ids, attention_mask, position_ids].into_iter().any(|of| of == name) => Some(1),
             1 if name == input_ids || name == position_ids => Some(self.step),
             1 if name == attention_mask => Some(self.context),
-            2 if is_cache => Some(self.context),
+            CACHE_AXIS if is_cache && self.appended.iter().any(|of| of == name) => {
+                Some(self.context.saturating_sub(self.step))
+            }
+            CACHE_AXIS if is_cache => Some(self.context),
             3 if is_cache => self.head,
             _ => None,
         }
@@ -166,21 +276,25 @@ mod tests {
     #[test]
     fn dimensions_get_the_sizes_of_a_step() {
         let names = InputNames::default();
-        let sizes = Sizes { context: 64, step: 4, head: Some(8), names: &names };
+        let mut sizes = Sizes { context: 64, step: 4, head: Some(8), names: &names, appended: Vec::new() };
         let inputs = [
             open("input_ids", &["batch", "sequence"]),
             open("attention_mask", &["batch", "total"]),
             open("past_key_values.0.key", &["batch", "2", "past", "head"]),
             open("other", &["n"]),
         ];
-        let text =
-            |given: &[BindDim]| sizes.of(&inputs, given).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!(text(&[]), "batch=1 sequence=4 total=64 past=64 head=8");
-        assert_eq!(text(&["batch=2".parse().unwrap(), "past=16".parse().unwrap()]), "sequence=4 total=64 head=8");
+        let text = |sizes: &Sizes<'_>, given: &[BindDim]| {
+            sizes.of(&inputs, given).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(text(&sizes, &[]), "batch=1 sequence=4 total=64 past=64 head=8");
+        let given = ["batch=2".parse().unwrap(), "past=16".parse().unwrap()];
+        assert_eq!(text(&sizes, &given), "sequence=4 total=64 head=8");
+        sizes.appended = vec!["past_key_values.0.key".into()];
+        assert_eq!(text(&sizes, &[]), "batch=1 sequence=4 total=64 past=60 head=8");
         for (context, step, longest, is_ok) in
             [(64, 1, None, true), (64, 65, None, false), (64, 0, None, false), (64, 1, Some(63), false)]
         {
-            let sizes = Sizes { context, step, head: None, names: &names };
+            let sizes = Sizes { context, step, head: None, names: &names, appended: Vec::new() };
             assert_eq!(sizes.check(longest).is_ok(), is_ok, "{context} {step}");
         }
     }

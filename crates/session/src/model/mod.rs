@@ -121,7 +121,11 @@ impl Model {
             1 => (format!("the size of dimension {named} is not known"), "it"),
             _ => (format!("the sizes of dimensions {named} are not known"), "them"),
         };
-        let advice = format!("give {given}, such as {options}");
+        let advice = if decoder::interface::has_open_caches(self) {
+            decoder::sizes::CONTEXT_ADVICE.to_string()
+        } else {
+            format!("give {given}, such as {options}")
+        };
         Err(Error::Model(format!("{}: {what}: {advice}", self.path.display()).into()))
     }
 
@@ -194,7 +198,8 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     let is_onnx = is_onnx(&bytes);
     let read = if is_onnx { source.read_onnx(bytes, params) } else { source.read_relay(&bytes, params) };
     source.given.check_read()?;
-    let mut model = read?;
+    let mut model = read.map_err(|error| unknown_context(path, options, &source.given).unwrap_or(error))?;
+    decoder::interface::buffer_appended_caches(&mut model);
     model.states = decoder::interface::states(&model)?;
     model.ranges = decoder::interface::generated_ranges(&model)?;
     model.step_inputs = decoder::interface::first_inputs(&model);
@@ -207,6 +212,17 @@ fn read(path: &Path, options: &ModelOptions, given: Given) -> Result<Model, Erro
     source.check_seeded(&model.import.graph)?;
     model.notices.extend(constant_notice(&model.import));
     Ok(model)
+}
+
+/// The error that the length of the KV cache of the model at `path`, which cannot be read, is unknown; `None` if that is not why.
+fn unknown_context(path: &Path, options: &ModelOptions, given: &Given) -> Option<Error> {
+    if !decoder::sizes::has_unknown_context(path, options) {
+        return None;
+    }
+    let sized = ModelOptions { context: Some(options.prompt.unwrap_or(1)), ..options.clone() };
+    read(path, &sized, given.clone()).ok()?;
+    let what = format!("{}: {}", path.display(), decoder::sizes::CONTEXT_ADVICE);
+    Some(Error::BadInput(what.into()))
 }
 
 /// What a model is read from.

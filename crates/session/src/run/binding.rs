@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use edgecut_graph::{Dim, TensorData, TensorType};
-use edgecut_onnx::{UnknownDim, is_onnx, open_inputs};
+use edgecut_onnx::{OpenModel, UnknownDim, is_onnx};
 use edgecut_ops::passes::bindings::{Binding, OpenDim, OpenInput, Smallest, smallest};
 use edgecut_values::resized;
 
@@ -145,7 +145,10 @@ impl BindingChoice<'_> {
         let located = located(self.model, self.options)?;
         let bytes = file::read(&located.file)?;
         if is_onnx(&bytes) {
-            return open_inputs(&located.file.display().to_string(), bytes.into()).map_err(Error::bad_input);
+            let open = OpenModel::read(&located.file.display().to_string(), bytes.into());
+            let mut inputs = open.map_err(Error::bad_input)?.inputs;
+            inputs.retain(|input| input.dims.iter().any(|dim| matches!(dim, OpenDim::Open(_))));
+            return Ok(inputs);
         }
         let options = self.options.with_binding(&Binding::default(), &[]);
         let model = Model::open_with(self.model, &options, Given::default())?;

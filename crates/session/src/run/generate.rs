@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use edgecut_agent::Oversubscribed;
+use edgecut_agent::{Oversubscribed, protocol::phase::Phase};
 use edgecut_graph::{
     DeviceName,
     units::{Micros, counted},
@@ -22,6 +22,7 @@ use super::{
     failover::{Cause, Failover, Interruption},
     generation::{Generation, Generations},
     options::RunOptions,
+    padding_check::UnpaddedReference,
     planned::PlannedModel,
     progress::RunWatch,
     replan::replan,
@@ -34,7 +35,7 @@ use crate::{
     Error, Event, Events, Model, ModelOptions, Site, SiteOptions,
     decoder::{
         interface::StepInterface,
-        prefill::{Prefill, PromptSteps, fewest_steps, planned_step},
+        prefill::{LongStep, Prefill, PromptSteps, fewest_steps, planned_step},
     },
     profile::DEFAULT_FOLDER,
 };
@@ -189,15 +190,30 @@ pub fn generate(
     watch.tell("loading the model");
     let mut interfaces = Interfaces { prefill: None, decode: StepInterface::of(&model)? };
     generate.prompts.iter().try_for_each(|prompt| interfaces.check(prompt, generate.tokens))?;
-    let engine = if prefill == 1 { engine } else { engine.sharing_weights().unwrap_or(engine) };
+    let longer = if prefill == 1 { None } else { Some(Model::open(path, &with_step(prefill))?) };
+    let longer = longer.map(|model| Ok::<_, Error>((StepInterface::of(&model)?, model))).transpose()?;
+    // The file may fix the size of a step.
+    let longer = longer.filter(|(interface, _)| interface.step > 1);
+    let reference = |model: &Model, interface: &StepInterface| {
+        UnpaddedReference::compute((model, interface), prompt, engine.as_ref(), events)
+    };
+    let of_decode = reference(&model, &interfaces.decode);
+    let of_prefill = longer.as_ref().and_then(|(interface, model)| reference(model, interface));
+    let engine = if longer.is_none() { engine } else { engine.sharing_weights().unwrap_or(engine) };
     let mut steps = LocalSteps::load(&model, engine.as_ref())?;
-    if prefill != 1 {
-        let of_prompt = Model::open(path, &with_step(prefill))?;
-        let interface = StepInterface::of(&of_prompt)?;
-        // The file may fix the size of a step.
-        if interface.step > 1 {
-            steps.load_prefill(&of_prompt, engine.as_ref())?;
-            interfaces.prefill = Some(interface);
+    let decode = (Phase::Decode, &interfaces.decode);
+    of_decode.iter().try_for_each(|reference| reference.check(&model, &mut steps, decode))?;
+    if let Some((interface, model)) = longer {
+        steps.load_prefill(&model, engine.as_ref())?;
+        let mut checks = of_prefill.iter();
+        match checks.try_for_each(|reference| reference.check(&model, &mut steps, (Phase::Prefill, &interface))) {
+            Err(error) if generate.prompt_step.is_none() && options.prompt.is_none() => {
+                notice_no_prefill(events, &error)
+            }
+            checked => {
+                checked?;
+                interfaces.prefill = Some(interface);
+            }
         }
     }
     watch.tell_measured("generating tokens");
@@ -252,6 +268,9 @@ impl Site {
         if plan.model.states != model.states {
             let what = "the plan does not keep the states of the model on its agents: make it again";
             return Err(Error::BadInput(what.into()));
+        }
+        if !options.no_check {
+            self.check_padding((model, &interfaces.decode), plan, options.longest_prompt())?;
         }
         let mut at_a_time = options.at_a_time(plan);
         let mut drawn = options.all_sequences(at_a_time, &self.events);
@@ -383,7 +402,14 @@ impl Site {
         if step <= 1 || step > options.longest_prompt().len() as u64 {
             return Ok(None);
         }
-        match Prefill::of(model, plan, step) {
+        let prefill = Prefill::of(model, plan, step).and_then(|prefill| {
+            let checked = prefill.as_ref().filter(|_| !options.no_check).map_or(Ok(()), |prefill| {
+                let LongStep { model, interface } = &prefill.step;
+                self.check_padding((model, interface), plan, options.longest_prompt())
+            });
+            checked.map(|()| prefill)
+        });
+        match prefill {
             Err(error) if options.prompt_step.is_none() => {
                 self.notice_no_prefill(&error);
                 Ok(None)
@@ -397,8 +423,12 @@ impl Site {
     }
 
     fn notice_no_prefill(&self, why: &dyn std::fmt::Display) {
-        self.events.notice(format_args!("the prompt is read token by token: {why}"));
+        notice_no_prefill(&self.events, why);
     }
+}
+
+fn notice_no_prefill(events: &Events, why: &dyn std::fmt::Display) {
+    events.notice(format_args!("the prompt is read token by token: {why}"));
 }
 
 /// The number of tokens that were generated.

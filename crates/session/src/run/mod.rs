@@ -11,6 +11,7 @@
 //! | `sequence`, `sequences` | the tokens so far; several sequences at a time |
 //! | `steps`, `sampling` | what computes the steps of a decoder; the choice of a token |
 //! | `check_tokens`, `token_check` | comparison of a plan's tokens with those of one device: of all sequences, of one |
+//! | `padding_check` | check that padding does not change a decoder's logits |
 //! | [`whole_model`] | a whole model on one device |
 //! | [`binding`] | selection of a binding by the shapes of the inputs |
 //! | [`results_file`] | the file to which results of runs are appended |
@@ -41,6 +42,7 @@ mod loaded;
 pub mod offload;
 pub mod options;
 pub mod outputs;
+mod padding_check;
 mod participants;
 pub(crate) mod perform;
 pub mod planned;

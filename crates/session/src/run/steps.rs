@@ -59,7 +59,7 @@ pub(super) struct LocalSteps {
 /// An input of a step in this process.
 enum Operand {
     Given(SmolStr),
-    State { zeros: TensorData, left: TensorData },
+    State { zeros: TensorData, current: TensorData },
 }
 
 impl LocalSteps {
@@ -82,7 +82,7 @@ impl LocalSteps {
             }
             let zeros = TensorData::zeros(&tensor.ty);
             let zeros = zeros.ok_or_else(|| Error::Failed(format!("{} has no size", tensor.name).into()))?;
-            Ok(Operand::State { left: zeros.clone(), zeros })
+            Ok(Operand::State { current: zeros.clone(), zeros })
         };
         let inputs = operands.iter().map(operand).collect::<Result<_, Error>>()?;
         let next = |output: &TensorId| {
@@ -113,6 +113,45 @@ impl LocalSteps {
         self.prefill = Some(engine.load(model.graph(), &|id| contents.of(id)).map_err(engine_error)?);
         Ok(())
     }
+
+    /// The states after the last step.
+    pub fn into_states(self) -> Vec<TensorData> {
+        let current = |operand: Operand| match operand {
+            Operand::State { current, .. } => Some(current),
+            Operand::Given(_) => None,
+        };
+        self.inputs.into_iter().filter_map(current).collect()
+    }
+
+    /// Continues a sequence from the `states` that the same decoder in a shorter context left. Shorter caches are left-padded.
+    pub fn continue_from(&mut self, states: Vec<TensorData>) {
+        let own = self.inputs.iter_mut().filter_map(|operand| match operand {
+            Operand::State { zeros, current } => Some((zeros, current)),
+            Operand::Given(_) => None,
+        });
+        for ((zeros, current), state) in own.zip(states) {
+            *current = left_padded(&state, zeros).unwrap_or(state);
+        }
+    }
+}
+
+/// `data`, left-padded with zeros to the shape of `zeros`, which is longer in one axis; `None` if it is not.
+fn left_padded(data: &TensorData, zeros: &TensorData) -> Option<TensorData> {
+    let (from, to) = (data.shape(), zeros.shape());
+    let axis = from.iter().zip(to).position(|(from, to)| from < to)?;
+    let same = |axes: std::ops::RangeFrom<usize>| from.get(axes.clone()) == to.get(axes);
+    if from.len() != to.len() || from[..axis] != to[..axis] || !same(axis + 1..) {
+        return None;
+    }
+    let entry = from[axis + 1..].iter().product::<u64>() * data.dtype().size();
+    let (own, all) = (usize::try_from(from[axis] * entry).ok()?, usize::try_from(to[axis] * entry).ok()?);
+    let mut bytes = zeros.bytes().to_vec();
+    if own > 0 {
+        for (row, content) in bytes.chunks_exact_mut(all).zip(data.bytes().chunks_exact(own)) {
+            row[all - own..].copy_from_slice(content);
+        }
+    }
+    TensorData::new(data.dtype(), to, bytes).ok()
 }
 
 /// The names of the inputs and outputs of `graph`.
@@ -133,7 +172,7 @@ impl Steps for LocalSteps {
                 inputs.get(name.as_str()).cloned().ok_or_else(|| Error::Failed(format!("{name} is not given").into()))
             }
             // Without another reference, the engine may write the next content in its place.
-            Operand::State { zeros, left } if continues => Ok(std::mem::replace(left, zeros.clone())),
+            Operand::State { zeros, current } if continues => Ok(std::mem::replace(current, zeros.clone())),
             Operand::State { zeros, .. } => Ok(zeros.clone()),
         };
         let operands = self.inputs.iter_mut().map(operand).collect::<Result<Vec<_>, _>>()?;
@@ -145,10 +184,29 @@ impl Steps for LocalSteps {
         let mut outputs = Vec::new();
         for (result, next) in results.into_iter().zip(&self.next) {
             match next.and_then(|at| self.inputs.get_mut(at)) {
-                Some(Operand::State { left, .. }) => *left = result,
+                Some(Operand::State { current, .. }) => *current = result,
                 _ => outputs.push(result),
             }
         }
         Ok(outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgecut_graph::DType;
+
+    #[test]
+    fn caches_are_left_padded() {
+        let tensor = |shape: &[u64], values: &[u8]| TensorData::new(DType::U8, shape, values.to_vec()).unwrap();
+        let cache = tensor(&[2, 1, 2], &[1, 2, 3, 4]);
+        let zeros = |shape: &[u64]| tensor(shape, &vec![0; shape.iter().product::<u64>() as usize]);
+        let padded = tensor(&[2, 2, 2], &[0, 0, 1, 2, 0, 0, 3, 4]);
+        for (shape, expected) in
+            [(&[2, 2, 2][..], Some(padded)), (&[2, 1, 2], None), (&[2, 2, 3], None), (&[2, 2], None)]
+        {
+            assert_eq!(left_padded(&cache, &zeros(shape)), expected, "{shape:?}");
+        }
     }
 }

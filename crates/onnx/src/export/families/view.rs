@@ -25,6 +25,7 @@ pub(super) const OPS: &[(&str, Write)] = &[
     ("expand_dims", One(expand_dims)),
     ("layout_transform", One(layout_transform)),
     ("nn.batch_flatten", One(batch_flatten)),
+    ("nn.fifo_buffer", One(fifo_buffer)),
     ("reshape", One(reshape)),
     ("reshape_like", One(reshape)),
     ("slice_like", One(slice_like)),
@@ -110,6 +111,18 @@ fn concatenate(scope: &mut Scope<'_>) -> Result<OnnxValue> {
     let (parts, rank) = (scope.tuple(0)?, scope.out()?.shape.rank());
     let at = scope.axis("axis", 0, rank)?;
     scope.builder.concat(&parts, at)
+}
+
+/// The newest entries of the buffer followed by the data.
+fn fifo_buffer(scope: &mut Scope<'_>) -> Result<OnnxValue> {
+    let (data, buffer, rank) = (scope.x(0)?, scope.x(1)?, scope.rank(1)?);
+    let at = scope.axis("axis", 0, rank)?;
+    let (new, kept) = (scope.dims(0)?[at], scope.dims(1)?[at]);
+    if new >= kept {
+        return scope.builder.range(&data, at, new - kept, new);
+    }
+    let old = scope.builder.range(&buffer, at, new, kept)?;
+    scope.builder.concat(&[old, data], at)
 }
 
 fn stack(scope: &mut Scope<'_>) -> Result<OnnxValue> {
