@@ -55,6 +55,13 @@ pub(super) struct OutputNames {
     pub present_value_names: SmolStr,
 }
 
+impl InputNames {
+    /// Whether `name` is that of a KV cache.
+    pub fn is_cache(&self, name: &str) -> bool {
+        [&self.past_key_names, &self.past_value_names].into_iter().any(|pattern| layer(name, pattern).is_some())
+    }
+}
+
 impl Default for InputNames {
     fn default() -> InputNames {
         InputNames {

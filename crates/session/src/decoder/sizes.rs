@@ -11,7 +11,7 @@ use edgecut_ops::passes::{
 };
 use smol_str::SmolStr;
 
-use super::config::{FILE_NAME, GenaiConfig, InputNames, layer};
+use super::config::{FILE_NAME, GenaiConfig, InputNames};
 use crate::{Error, ModelOptions, input};
 
 /// The longest context that a step has room for unless an option asks for more: states take memory in proportion.
@@ -26,10 +26,9 @@ pub(crate) const CONTEXT_ADVICE: &str = "the model is a decoder: set the length 
 /// Whether the file at `path` is a decoder that appends to its KV cache, and `options` do not set the length of the cache.
 pub(crate) fn has_unknown_context(path: &Path, options: &ModelOptions) -> bool {
     let Ok(Some(sized)) = SizedDecoder::read(path, options) else { return false };
-    let InputNames { past_key_names, past_value_names, .. } = &sized.names;
-    let is_cache = |name: &str| [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
     let mut appended = sized.open.appended.iter().map(|state| &state.input);
-    options.context.is_none() && appended.any(|input| is_cache(input) && sized.size(input, CACHE_AXIS).is_none())
+    options.context.is_none()
+        && appended.any(|input| sized.names.is_cache(input) && sized.size(input, CACHE_AXIS).is_none())
 }
 
 /// Where a model is, and how it is read.
@@ -209,10 +208,8 @@ struct Sizes<'a> {
 impl Sizes<'_> {
     /// Whether the input `name` is a cache to which a step appends, of a length that the file leaves open.
     fn is_growing(&self, open: &OpenModel, name: &str) -> bool {
-        let InputNames { past_key_names, past_value_names, .. } = self.names;
-        let is_cache = [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
         let dims = open.inputs.iter().find(|input| input.name == name).map(|input| &input.dims[..]);
-        is_cache && matches!(dims, Some([_, _, OpenDim::Open(_), _]))
+        self.names.is_cache(name) && matches!(dims, Some([_, _, OpenDim::Open(_), _]))
     }
 
     /// Checks the sizes against `longest`, the longest context of the model, if it is known.
@@ -248,8 +245,8 @@ impl Sizes<'_> {
 
     /// The size of a dimension of the input `name`, if its role is known.
     fn size(&self, name: &str, axis: usize) -> Option<u64> {
-        let InputNames { input_ids, attention_mask, position_ids, past_key_names, past_value_names } = self.names;
-        let is_cache = [past_key_names, past_value_names].into_iter().any(|past| layer(name, past).is_some());
+        let InputNames { input_ids, attention_mask, position_ids, .. } = self.names;
+        let is_cache = self.names.is_cache(name);
         match axis {
             0 if is_cache || [input_ids, attention_mask, position_ids].into_iter().any(|of| of == name) => Some(1),
             1 if name == input_ids || name == position_ids => Some(self.step),
