@@ -11,6 +11,7 @@
 //! | `layout_search` | a first plan, by dynamic programming over the layouts of tensors |
 //! | `search` | which groups to split, over which devices, in which ratio |
 //! | `moves` | how the search changes a plan |
+//! | `segments` | the groups that a move changes, and the layers of a model |
 //! | [`front`] | several plans: the Pareto front, and the best of it within memory limits |
 //! | [`bound`] | what no plan can go below, however it splits |
 //!
@@ -24,6 +25,7 @@ mod layout_search;
 mod moves;
 mod placed;
 mod search;
+mod segments;
 pub mod solve;
 pub(crate) mod strategy;
 pub mod uniform_layers;

@@ -1,10 +1,14 @@
-//! Moves of the split search, on segments of program order: the whole order, halves, quarters, down to single groups.
+//! Moves of the split search, on segments: those of all layers at once where layers repeat, then those of program order, from the
+//! whole order by halves and quarters down to single groups.
 //!
 //! First improvement: a move that improves the plan is accepted, and the next one starts from it.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::collections::BTreeSet;
 
-use super::search::{Incumbent, Search, gains};
+use super::{
+    search::{Incumbent, Search, gains},
+    segments::{Segment, overlapping, segments},
+};
 use crate::{
     problem::DeviceId,
     request::{
@@ -26,30 +30,30 @@ impl Search<'_, '_> {
     /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
     pub(super) fn unsplit(&mut self, at: &mut Incumbent, devices: &[(DeviceId, f64)]) {
         let groups = self.request.instance.split_options.groups.len();
-        let mut length = groups.div_ceil(2);
-        while length >= 1 && !self.is_over() {
-            for begin in (0..groups).step_by(length) {
-                let segment = begin..(begin + length).min(groups);
-                if self.is_over() || at.choices.range(segment.clone()).next().is_none() {
-                    continue;
-                }
-                let mut fewer = at.choices.clone();
-                fewer.retain(|group, _| !segment.contains(group));
-                let before: Vec<DeviceId> = self.whole[segment.clone()].to_vec();
-                for (device, _) in devices.iter().take(2) {
-                    for group in segment.clone() {
-                        if self.request.instance.costs[group][device.0 as usize].is_some() {
-                            self.whole[group] = *device;
-                        }
-                    }
-                    if let Some(next) = self.evaluate(fewer.clone()).filter(|next| next.score.better(&at.score)) {
-                        *at = next;
-                        break;
-                    }
-                    self.whole[segment.clone()].copy_from_slice(&before);
-                }
+        // All groups whole is another strategy's plan.
+        let in_order = segments(groups, groups).filter(|segment| segment.len() < groups);
+        for segment in self.of_layers.clone().into_iter().chain(in_order) {
+            if self.is_over() {
+                return;
             }
-            length = if length == 1 { 0 } else { length.div_ceil(2) };
+            if segment.first_choice(&at.choices).is_none() {
+                continue;
+            }
+            let mut fewer = at.choices.clone();
+            fewer.retain(|group, _| !segment.contains(*group));
+            let before = self.whole.clone();
+            for (device, _) in devices.iter().take(2) {
+                for group in segment.groups() {
+                    if self.request.instance.costs[group][device.0 as usize].is_some() {
+                        self.whole[group] = *device;
+                    }
+                }
+                if let Some(next) = self.evaluate(fewer.clone()).filter(|next| next.score.better(&at.score)) {
+                    *at = next;
+                    break;
+                }
+                self.whole.clone_from(&before);
+            }
         }
     }
 
@@ -58,7 +62,7 @@ impl Search<'_, '_> {
         let groups = self.request.instance.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.instance.split_options.group(group));
         let layouts: BTreeSet<&ResultLayout> = options.map(|option| &option.layout).collect();
-        for segment in segments(groups, groups) {
+        for segment in self.of_layers.clone().into_iter().chain(segments(groups, groups)) {
             for layout in &layouts {
                 if self.is_over() {
                     return;
@@ -74,10 +78,10 @@ impl Search<'_, '_> {
 
     /// `choices` with the groups of `segment` split so that results have `layout` where they can be, in the ratio of the nearest split
     /// group before, else after; `None` if nothing changes.
-    fn with_layout(&self, choices: &Choices, segment: &Range<usize>, layout: &ResultLayout) -> Option<Choices> {
+    fn with_layout(&self, choices: &Choices, segment: &Segment, layout: &ResultLayout) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
-        for group in segment.clone() {
+        for group in segment.groups() {
             let before = choices.range(..=group).next_back();
             let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
             let costs = &self.request.instance.costs[group];
@@ -114,11 +118,11 @@ impl Search<'_, '_> {
                 if self.is_over() {
                     return;
                 }
-                if at.choices.range(segment.clone()).all(|(_, choice)| choice.halo == halo) {
+                if at.choices.iter().all(|(group, choice)| !segment.contains(*group) || choice.halo == halo) {
                     continue;
                 }
                 let mut next = at.choices.clone();
-                next.range_mut(segment.clone()).for_each(|(_, choice)| choice.halo = halo);
+                segment.choices_mut(&mut next).for_each(|(_, choice)| choice.halo = halo);
                 // Where nothing reads more than its share, there is no halo.
                 let divided_next = self.request.instance.divided(&next).0;
                 if divided_next == divided {
@@ -139,9 +143,9 @@ impl Search<'_, '_> {
             return;
         }
         let groups = self.request.instance.split_options.groups.len();
-        for segment in segments(groups, SEGMENTS) {
+        for segment in self.of_layers.clone().into_iter().chain(segments(groups, SEGMENTS)) {
             let mut joined = at.choices.clone();
-            joined.range_mut(segment.clone()).for_each(|(_, choice)| *choice = choice.in_one_piece());
+            segment.choices_mut(&mut joined).for_each(|(_, choice)| *choice = choice.in_one_piece());
             if joined != at.choices
                 && let Some(next) = self.evaluate(joined).filter(|next| next.score.better(&at.score))
             {
@@ -152,9 +156,9 @@ impl Search<'_, '_> {
                     return;
                 }
                 let mut next = at.choices.clone();
-                for (group, choice) in next.range_mut(segment.clone()) {
+                for (group, choice) in segment.choices_mut(&mut next) {
                     let fits = |choice: &Choice| {
-                        let option = self.request.instance.split_option(*group, choice.option);
+                        let option = self.request.instance.split_option(group, choice.option);
                         option.is_some_and(|option| {
                             !option.is_replicated() && option.can_have_shards(choice.devices.len())
                         })
@@ -178,16 +182,16 @@ impl Search<'_, '_> {
     /// the plan. Unlike [`Search::tuned`], it can leave a local optimum of the ratio.
     pub(super) fn set_fractions(&mut self, at: &mut Incumbent) {
         let groups = self.request.instance.split_options.groups.len();
-        for segment in overlapping(groups) {
-            let first = at.choices.range(segment.clone()).next();
-            let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { continue };
+        for segment in self.of_layers.clone().into_iter().chain(overlapping(groups)) {
+            let first = segment.first_choice(&at.choices);
+            let Some(devices) = first.map(|choice| choice.devices.clone()) else { continue };
             for device in moved(&devices) {
                 for share in SHARES {
                     if self.is_over() {
                         return;
                     }
                     let mut next = at.choices.clone();
-                    for (_, choice) in next.range_mut(segment.clone()) {
+                    for (_, choice) in segment.choices_mut(&mut next) {
                         give(choice, device, share);
                     }
                     if next == at.choices {
@@ -211,14 +215,14 @@ impl Search<'_, '_> {
         }
     }
 
-    fn tune(&mut self, at: &mut Incumbent, segment: &Range<usize>, step: f64) {
-        let first = at.choices.range(segment.clone()).next();
-        let Some(devices) = first.map(|(_, choice)| choice.devices.clone()) else { return };
+    fn tune(&mut self, at: &mut Incumbent, segment: &Segment, step: f64) {
+        let first = segment.first_choice(&at.choices);
+        let Some(devices) = first.map(|choice| choice.devices.clone()) else { return };
         for device in moved(&devices) {
             for factor in [1.0 + step, 1.0 / (1.0 + step)] {
                 while !self.is_over() {
                     let mut next = at.choices.clone();
-                    for (_, choice) in next.range_mut(segment.clone()) {
+                    for (_, choice) in segment.choices_mut(&mut next) {
                         let of_device = choice.fractions.iter_mut().zip(&choice.devices).filter(|(_, d)| **d == device);
                         of_device.for_each(|(fraction, _)| *fraction *= factor);
                     }
@@ -257,35 +261,9 @@ fn give(choice: &mut Choice, device: DeviceId, share: f64) {
     }
 }
 
-/// Segments of `groups` groups, for every length by repeated halving; each starts in the middle of the one before it.
-fn overlapping(groups: usize) -> impl Iterator<Item = Range<usize>> {
-    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
-    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
-    lengths.flat_map(move |length| (0..groups).step_by(length.div_ceil(2)).map(move |at| at..(at + length).min(groups)))
-}
-
-/// Segments of `groups` groups: all of them, halves, quarters, until there are `most` or each is one group.
-fn segments(groups: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let halved = |length: &usize| (*length > 1).then(|| length.div_ceil(2));
-    let lengths = std::iter::successors((groups > 0).then_some(groups), halved);
-    let enough = move |length: &usize| groups.div_ceil(*length) <= most;
-    let of = move |length: usize| (0..groups).step_by(length).map(move |at| at..(at + length).min(groups));
-    lengths.take_while(enough).flat_map(of)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn segments_cover_everything_at_every_length() {
-        let found: Vec<Range<usize>> = segments(5, 5).collect();
-        assert_eq!(found, [0..5, 0..3, 3..5, 0..2, 2..4, 4..5, 0..1, 1..2, 2..3, 3..4, 4..5]);
-        assert_eq!(segments(5, 2).count(), 3);
-        assert_eq!(segments(0, 8).count(), 0);
-        let found: Vec<Range<usize>> = overlapping(4).collect();
-        assert_eq!(found, [0..4, 2..4, 0..2, 1..3, 2..4, 3..4, 0..1, 1..2, 2..3, 3..4]);
-    }
 
     #[test]
     fn a_share_is_given_and_the_others_keep_their_ratio() {

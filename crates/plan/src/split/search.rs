@@ -3,8 +3,8 @@
 //! 1. For every number of devices, the fastest ones, in proportion to their speeds and equally, with halos exchanged and
 //!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
 //!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
-//! 2. It goes on by the moves of [`super::moves`] on segments of program order, from the whole model down to single
-//!    groups: fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
+//! 2. It goes on by the moves of [`super::moves`] on [segments](super::segments), of all layers at once and of program order:
+//!    fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
 //!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it
 //!    ends: two orders are tried.
 //!
@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, panic::resume_unwind, thread};
 use super::{
     layout_search::layout_search,
     placed::{Assignment, devices},
+    segments::{Layers, Segment},
 };
 use crate::{
     judge::evaluation::Score,
@@ -119,8 +120,10 @@ fn search_from(
     budget: u64,
     before: Option<&Choices>,
 ) -> Option<Incumbent> {
-    let mut search =
-        Search { request, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor: score };
+    let layers = Layers::of(&request.instance.representatives);
+    let of_layers = layers.iter().flat_map(Layers::segments).collect();
+    let whole = whole.to_vec();
+    let mut search = Search { request, of_layers, whole, spent: 0, budget, limit: budget, best: None, floor: score };
     let subsets = search.subsets();
     if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.evaluate(b.clone()))
         && let Some(devices) = subsets.first()
@@ -154,6 +157,8 @@ fn search_from(
 
 pub(super) struct Search<'a, 'b> {
     pub(super) request: &'a PlanRequest<'b>,
+    /// Parts of a layer in all layers at once; none if no layers repeat.
+    pub(super) of_layers: Vec<Segment>,
     /// By group: where it is if it is not split.
     pub(super) whole: Vec<DeviceId>,
     spent: u64,

@@ -3,9 +3,12 @@
 //! Models repeat layers, but the search moves segments of groups and may split layers differently, for gains below the
 //! uncertainty of costs. Each layer of a plan is tried as the template of all layers, and the best plan is kept.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
-use super::placed::{Assignment, devices, split_candidate};
+use super::{
+    placed::{Assignment, devices, split_candidate},
+    segments::Layers,
+};
 use crate::{
     candidate::Candidate,
     judge::evaluation::Score,
@@ -80,45 +83,7 @@ fn whole_devices(instance: &Instance<'_>, candidate: &Candidate) -> Vec<DeviceId
     whole
 }
 
-/// Successive sequences of groups that compute the same.
-#[derive(Debug, Clone, PartialEq)]
-struct Layers {
-    first: usize,
-    /// Groups of one layer.
-    length: usize,
-    count: usize,
-}
-
 impl Layers {
-    /// The layers of groups with these representatives. Their length is the most frequent distance between two successive
-    /// groups that compute the same.
-    fn of(representatives: &[usize]) -> Option<Layers> {
-        let mut last: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut distances: BTreeMap<usize, usize> = BTreeMap::new();
-        for (group, representative) in representatives.iter().enumerate() {
-            if let Some(before) = last.insert(*representative, group) {
-                *distances.entry(group - before).or_default() += 1;
-            }
-        }
-        let (length, _) = distances.into_iter().max_by_key(|(_, times)| *times)?;
-        let is_repeated = |first: &usize| {
-            let next = representatives.get(first + length..first + 2 * length);
-            next.is_some_and(|next| representatives[*first..first + length] == *next)
-        };
-        let first = (0..representatives.len()).find(is_repeated)?;
-        let layers = representatives[first..].chunks_exact(length);
-        let count = layers.take_while(|layer| **layer == representatives[first..first + length]).count();
-        Some(Layers { first, length, count })
-    }
-
-    /// The groups of each layer.
-    fn each(&self) -> impl Iterator<Item = Range<usize>> {
-        (0..self.count).map(|number| {
-            let begin = self.first + number * self.length;
-            begin..begin + self.length
-        })
-    }
-
     /// `assignment` with the groups of all layers split and placed as those of layer `template`; `None` if some group cannot be.
     fn copied_from(
         &self,
@@ -158,18 +123,6 @@ mod tests {
         request::{choice::Halo, goal::Goal},
         testing::with_request,
     };
-
-    #[test]
-    fn layers_are_found_between_other_groups() {
-        let of = |representatives: &[usize]| Layers::of(representatives);
-        let layers = |first, length, count| Some(Layers { first, length, count });
-        // An embedding, three layers of a norm, two equal products and a sum, and a last norm.
-        assert_eq!(of(&[0, 1, 2, 2, 4, 1, 2, 2, 4, 1, 2, 2, 4, 1]), layers(1, 4, 3));
-        assert_eq!(of(&[0, 0, 0, 0]), layers(0, 1, 4));
-        assert_eq!(of(&[0, 1, 2, 3]), None);
-        assert_eq!(of(&[0, 1, 2, 0]), None);
-        assert_eq!(of(&[]), None);
-    }
 
     /// Four layers of a product and an activation.
     const LAYERS: &str = "
