@@ -66,9 +66,10 @@ pub(crate) struct GraphRewriter<'a> {
     /// By tensor of the original graph: its shards, and their layout.
     pub shards: Vec<Vec<ShardTensor>>,
     pub layouts: Vec<ShardLayout>,
-    /// Which shards of divided operands are preferred, by number: those of the shard that is written, which lie on the same
-    /// device where operators are divided alike.
-    pub own: Option<usize>,
+    /// The shard that is written.
+    pub own: Option<Shard>,
+    /// By operator that is split: where its shards run ([`homes`](crate::passes::shard_graph::Sharding::homes)).
+    pub homes: HashMap<OperatorId, Vec<u32>>,
     /// Slices with several readers, by tensor and range.
     slices: HashMap<(TensorId, Slice), TensorId>,
     /// By operator of `original`: whether it is copied where its results are read; empty if none is.
@@ -95,6 +96,7 @@ impl GraphRewriter<'_> {
             shards: vec![Vec::new(); original.tensors().len()],
             layouts: vec![ShardLayout::Whole; original.tensors().len()],
             own: None,
+            homes: HashMap::new(),
             slices: HashMap::new(),
             copied: Vec::new(),
             copies: HashMap::new(),
@@ -173,8 +175,8 @@ impl GraphRewriter<'_> {
         let shards = self.shards[tensor.0 as usize].clone();
         match self.layouts[tensor.0 as usize].clone() {
             ShardLayout::Whole => {
-                let own = self.own.and_then(|own| shards.get(own)).or(shards.first());
-                self.slice(*own.ok_or_else(|| undefined(tensor))?, need, role)
+                let nearest = self.nearest(&shards).and_then(|number| shards.get(number)).or(shards.first());
+                self.slice(*nearest.ok_or_else(|| undefined(tensor))?, need, role)
             }
             ShardLayout::Partial => {
                 let mut parts = Vec::with_capacity(shards.len());
@@ -203,6 +205,19 @@ impl GraphRewriter<'_> {
                     _ => self.concatenate(&shards, &side, &ranges, need, &name, role),
                 }
             }
+        }
+    }
+
+    /// The number of that of `shards` which the shard that is written reads where any would do: one that is computed where it runs,
+    /// that of its own number if it is.
+    fn nearest(&self, shards: &[ShardTensor]) -> Option<usize> {
+        let own = self.own?;
+        let home = |shard: Shard| self.homes.get(&shard.operator)?.get(shard.index as usize);
+        let is_near = |shard: &ShardTensor| shard.producer.and_then(home) == home(own);
+        let number = own.index as usize;
+        match shards.get(number).is_some_and(is_near) {
+            true => Some(number),
+            false => shards.iter().position(is_near).or(Some(number)),
         }
     }
 
@@ -273,7 +288,7 @@ impl GraphRewriter<'_> {
             _ => (0, ranges.last().map_or(0, |range| range.end)),
         };
         let mut parts = Vec::new();
-        for (index, piece) in cover(ranges, self.own, &(from..until)) {
+        for (index, piece) in cover(ranges, self.nearest(shards), &(from..until)) {
             let Some((shard, range)) = shards.get(index).zip(ranges.get(index)) else { continue };
             let along = Slice::new(axis, piece.start - range.start..piece.end - range.start);
             let along = Slice { packed: side.packed.clone(), ..along };

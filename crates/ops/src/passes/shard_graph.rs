@@ -12,6 +12,7 @@ use edgecut_graph::{Graph, Operator, OperatorId, StatePair, TensorId};
 
 pub use crate::passes::{
     rewriter::{Role, Sharded},
+    shard_calls::ShardCalls,
     sharding::Sharding,
 };
 use crate::{
@@ -40,10 +41,11 @@ pub fn shard_graph(
             found.insert(*id, axis(graph, graph.operator(*id), sharding.axis)?);
         }
     }
-    shard_graph_with_axes(graph, states, shardings, &|id, _| found.get(&id))
+    shard_graph_with_axes(graph, states, shardings, &|id, _| found.get(&id), &ShardCalls::default())
 }
 
-/// [`shard_graph`] with axes that the caller has computed: `axis_of` looks one up by operator and number.
+/// [`shard_graph`] with axes that the caller has computed: `axis_of` looks one up by operator and number. `calls` are shards of `graph`
+/// along these axes.
 ///
 /// # Errors
 /// As of [`shard_graph`].
@@ -52,6 +54,7 @@ pub fn shard_graph_with_axes<'a>(
     states: &[StatePair],
     shardings: &BTreeMap<OperatorId, Sharding>,
     axis_of: &dyn Fn(OperatorId, usize) -> Option<&'a SplitAxis>,
+    calls: &ShardCalls,
 ) -> Result<Sharded, SplitError> {
     if shardings.is_empty() {
         let whole = |(operator, _)| Role::Compute(Shard { operator, index: 0 });
@@ -74,7 +77,7 @@ pub fn shard_graph_with_axes<'a>(
                     axis: sharding.axis,
                     axes: axes(graph, operator).len(),
                 })?;
-                rewriter.split(id, operator, (sharding, axis))?;
+                rewriter.split(id, operator, (sharding, axis), calls)?;
             }
             None => rewriter.keep(id, operator)?,
         }
@@ -99,10 +102,12 @@ impl GraphRewriter<'_> {
         id: OperatorId,
         operator: &Operator,
         (sharding, axis): (&Sharding, &SplitAxis),
+        calls: &ShardCalls,
     ) -> Result<(), SplitError> {
         if !sharding.fits(axis) {
             return Err(refused(operator.name.to_string(), axis, sharding));
         }
+        self.homes.insert(id, sharding.homes.clone());
         if axis.join == Join::Replicated {
             return self.replicate(id, operator, sharding.ranges().len());
         }
@@ -119,11 +124,12 @@ impl GraphRewriter<'_> {
                 operator.outputs.iter().for_each(|output| self.shards[output.0 as usize].push(sum));
                 continue;
             }
-            let call = match &sharding.packed {
-                None => axis.shard(self.original, operator, range)?,
-                Some(packed) => axis.shard_of_units(self.original, operator, range, packed)?,
-            };
-            self.own = Some(index as usize);
+            let key = (id, sharding.axis, range.clone(), sharding.packed.clone());
+            let call = calls.get(key, || match &sharding.packed {
+                None => axis.shard(self.original, operator, range),
+                Some(packed) => axis.shard_of_units(self.original, operator, range, packed),
+            })?;
+            self.own = Some(shard);
             let mut copy = operator.clone();
             copy.args = map_args(operator, &call.operands, |tensor, need| match partial {
                 Some((of, sum)) if of == tensor => Ok(sum.tensor),
@@ -155,8 +161,9 @@ impl GraphRewriter<'_> {
     /// Writes `replicas` copies of an operator, each a shard. The results of the first one have the original names.
     fn replicate(&mut self, id: OperatorId, operator: &Operator, replicas: usize) -> Result<(), SplitError> {
         for index in 0..replicas {
-            self.own = Some(index);
-            self.copy(operator, Shard { operator: id, index: index as u32 })?;
+            let shard = Shard { operator: id, index: index as u32 };
+            self.own = Some(shard);
+            self.copy(operator, shard)?;
         }
         self.own = None;
         Ok(())
@@ -262,6 +269,22 @@ mod tests {
         let sliced: Vec<TensorId> = of("strided_slice").flat_map(|(_, op)| op.operands().collect::<Vec<_>>()).collect();
         for (_, replica) in of("nn.relu") {
             assert_eq!(sliced.iter().filter(|of| **of == replica.outputs[0]).count(), 1, "{sliced:?}");
+        }
+        // Four shards on two devices read the replica of their device, whatever its number.
+        let on = |homes: &[u32], sharding: Sharding| Sharding { homes: homes.to_vec(), ..sharding };
+        for (homes, [first, second]) in [([0, 1], ["", "[replica 2]"]), ([1, 0], ["[replica 2]", ""])] {
+            let quarters = on(&[0, 0, 1, 1], Sharding::disjoint(0, (0..5).collect()));
+            let cuts = BTreeMap::from([(id(0), halves()), (id(1), on(&homes, replicas.clone())), (id(2), quarters)]);
+            let made = shard_graph(&graph, &[], &cuts).unwrap();
+            let served = made.graph.operators().zip(&made.roles).filter_map(|((_, operator), role)| match role {
+                Role::Serve(shard) if shard.operator == id(1) => {
+                    Some(made.graph.tensor(operator.outputs[0]).name.as_str())
+                }
+                _ => None,
+            });
+            let expected = [(first, 0), (first, 1), (second, 2), (second, 3)];
+            let expected = expected.map(|(replica, at)| format!("nn.relu{replica}[0:{at}..{}]", at + 1));
+            assert_eq!(served.collect::<Vec<_>>(), expected, "{homes:?}");
         }
         // What is read whole is read of the first one.
         let alone = shard_graph(&graph, &[], &BTreeMap::from([(id(1), replicas.clone())])).unwrap();

@@ -21,12 +21,16 @@ pub struct Sharding {
     /// If the axis is packed: cuts are in interleaved order, at multiples of the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed: Option<PackedAxis>,
+    /// By shard: where it runs, as the caller numbers devices. Of replicas and overlapping tiles, a shard reads what is computed
+    /// where it runs. Empty: shards of the same number run together.
+    #[serde(skip)]
+    pub homes: Vec<u32>,
 }
 
 impl Sharding {
     /// Shards that compute nothing twice.
     pub fn disjoint(axis: usize, cuts: Vec<u64>) -> Sharding {
-        Sharding { axis, cuts, tiles: Vec::new(), packed: None }
+        Sharding { axis, cuts, tiles: Vec::new(), packed: None, homes: Vec::new() }
     }
 
     /// So many replicas; `axis` is the number of that of [replicas](SplitAxis::of_replicas).
@@ -47,7 +51,8 @@ impl Sharding {
         let cuts = &self.cuts;
         if axis.join == Join::Replicated {
             let replicas = cuts.len().saturating_sub(1) as u64;
-            return replicas <= axis.size && *self == Sharding::replicated(self.axis, replicas.max(2));
+            let plain = Sharding { homes: self.homes.clone(), ..Sharding::replicated(self.axis, replicas.max(2)) };
+            return replicas <= axis.size && *self == plain;
         }
         let on_grain = |at: &u64| at.is_multiple_of(axis.grain) || *at == axis.size;
         let ascending = cuts.windows(2).all(|w| w[0] < w[1]);

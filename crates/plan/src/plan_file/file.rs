@@ -246,14 +246,19 @@ pub struct Split {
 impl Split {
     /// `operator`, split as `sharding` over `devices`.
     pub fn new(operator: graph::OperatorId, sharding: Sharding, devices: Vec<DeviceId>) -> Split {
-        let Sharding { axis, cuts, tiles, packed } = sharding;
+        let Sharding { axis, cuts, tiles, packed, homes: _ } = sharding;
         Split { operator, axis, cuts, tiles, packed, devices }
     }
 
     /// The split without its devices.
     pub fn sharding(&self) -> Sharding {
         let Split { axis, cuts, tiles, packed, .. } = self.clone();
-        Sharding { axis, cuts, tiles, packed }
+        Sharding { tiles, packed, ..Sharding::disjoint(axis, cuts) }
+    }
+
+    /// The split with its devices as the homes of shards.
+    pub fn placed_sharding(&self) -> Sharding {
+        Sharding { homes: self.devices.iter().map(|device| device.0).collect(), ..self.sharding() }
     }
 }
 

@@ -39,5 +39,5 @@ pub fn planned_graph(model: &Graph, plan: &Plan) -> Result<Graph, PlannedGraphEr
 /// # Errors
 /// If the splits were made for another graph, or a state is none of the graph.
 pub fn divided(graph: &Graph, states: &[StatePair], splits: &[Split]) -> Result<Sharded, SplitError> {
-    shard_graph(graph, states, &splits.iter().map(|split| (split.operator, split.sharding())).collect())
+    shard_graph(graph, states, &splits.iter().map(|split| (split.operator, split.placed_sharding())).collect())
 }

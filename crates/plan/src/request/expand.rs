@@ -106,7 +106,7 @@ impl PlanRequest<'_> {
         let (divisions, homes) = instance.divided(&instance.without_unread_replicas(choices));
         let options = &instance.split_options;
         let axis_of = |id: OperatorId, number: usize| options.axis(id, number);
-        let made = shard_graph_with_axes(options.graph, &instance.model.states, &divisions, &axis_of)?;
+        let made = shard_graph_with_axes(options.graph, &instance.model.states, &divisions, &axis_of, options.calls())?;
         let Parts { first, shards: parts, last } = instance.parts(&made);
         let free = vec![Some(Cost::default()); instance.network.devices.len()];
         let alone = |id: &OperatorId, device: DeviceId| {
@@ -196,7 +196,10 @@ impl Instance<'_> {
                 }
             }
             let shares = last.ranges().into_iter().map(|range| option.share(&range));
-            let parts = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
+            let parts: Vec<_> = parts.iter().zip(shares).map(|((device, _), share)| (*device, share)).collect();
+            for division in found.values_mut() {
+                division.homes = parts.iter().map(|(device, _)| device.0).collect();
+            }
             homes.insert(*group, (option.axis, parts));
             divisions.extend(found);
         }

@@ -11,7 +11,7 @@ use edgecut_graph::{Graph, OperatorId, Origin, StateTensors, TensorId, constant_
 use edgecut_ops::{
     passes::{
         axes::{axes, counterpart, replica_axis},
-        shard_graph::Sharding,
+        shard_graph::{ShardCalls, Sharding},
     },
     split::{Join, MAX_REPLICAS, PackedAxis, ShardedAxis, SplitAxis},
 };
@@ -23,6 +23,8 @@ pub struct SplitOptions<'a> {
     /// The operators of each group, in program order.
     pub groups: &'a [Vec<OperatorId>],
     axes: Arc<HashMap<OperatorId, Vec<SplitAxis>>>,
+    /// Of shards along `axes`.
+    calls: Arc<ShardCalls>,
     /// By group.
     options: Vec<Vec<SplitOption>>,
     group_of: Arc<HashMap<OperatorId, usize>>,
@@ -121,6 +123,7 @@ impl<'a> SplitOptions<'a> {
             graph,
             groups,
             axes: Arc::default(),
+            calls: Arc::default(),
             options: Vec::new(),
             group_of: Arc::new(group_of),
             consumers,
@@ -136,6 +139,11 @@ impl<'a> SplitOptions<'a> {
     /// The axis of this number along which `operator` can be split.
     pub(crate) fn axis(&self, operator: OperatorId, number: usize) -> Option<&SplitAxis> {
         self.axes.get(&operator)?.get(number)
+    }
+
+    /// The shards along these axes that were computed before.
+    pub(crate) fn calls(&self) -> &ShardCalls {
+        &self.calls
     }
 
     /// The operators that read `tensor`.
@@ -386,7 +394,7 @@ fn covering(number: usize, axis: &SplitAxis, shares: &[Range<u64>], tiles: Vec<R
     };
     let tiles: Vec<Range<u64>> = tiles.into_iter().zip(cuts.windows(2)).map(widened).collect();
     let is_disjoint = tiles.iter().zip(cuts.windows(2)).all(|(tile, cut)| *tile == (cut[0]..cut[1]));
-    Some(Sharding { axis: number, cuts, tiles: if is_disjoint { Vec::new() } else { tiles }, packed: None })
+    Some(Sharding { tiles: if is_disjoint { Vec::new() } else { tiles }, ..Sharding::disjoint(number, cuts) })
 }
 
 #[cfg(test)]
@@ -403,7 +411,7 @@ mod tests {
             ("a halo on a grain of 2", axis(8, 2), [0..5, 3..8], [0, 2, 8], vec![0..6, 2..8]),
         ] {
             let made = covering(1, &axis, &reads, reads.to_vec()).unwrap();
-            assert_eq!(made, Sharding { axis: 1, cuts: cuts.to_vec(), tiles, packed: None }, "{what}");
+            assert_eq!(made, Sharding { tiles, ..Sharding::disjoint(1, cuts.to_vec()) }, "{what}");
             assert!(made.fits(&axis), "{what}");
         }
         assert_eq!(covering(0, &axis(8, 1), &[0..0, 0..8], vec![0..0, 0..8]), None, "an empty shard");

@@ -1,0 +1,57 @@
+//! Shards that were computed before: a search splits the same operators in the same ways thousands of times, and the shard of a
+//! composite operator is a graph of its own.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
+
+use edgecut_graph::OperatorId;
+
+use crate::{
+    passes::shard::{ShardCall, SplitError},
+    split::PackedAxis,
+};
+
+/// The calls of shards of one graph's operators, as far as they were asked for. Threads may share it.
+#[derive(Default)]
+pub struct ShardCalls(Mutex<HashMap<ShardKey, ShardCall>>);
+
+/// What a call depends on: the operator, the number of its axis, and the range of that.
+type ShardKey = (OperatorId, usize, Range<u64>, Option<PackedAxis>);
+
+/// So many calls are kept, then all are dropped. A plan of a decoder of 22 layers on eight devices has 2 200; calls of its attention,
+/// the largest, have 20 KB each.
+const MOST: usize = 16_384;
+
+impl ShardCalls {
+    /// The call of the shard `key`, which `make` makes if it is not known.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn get(
+        &self,
+        key: ShardKey,
+        make: impl FnOnce() -> Result<ShardCall, SplitError>,
+    ) -> Result<ShardCall, SplitError> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = known().get(&key) {
+            return Ok(call.clone());
+        }
+        let call = make()?;
+        let mut known = known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(key, call.clone());
+        Ok(call)
+    }
+}
+
+impl fmt::Debug for ShardCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardCalls").finish_non_exhaustive()
+    }
+}
