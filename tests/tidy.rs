@@ -40,13 +40,14 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "values",
         ],
     ),
+    ("ort_ep", &["graph", "onnx", "ops", "plan", "session"]),
     ("cli", &["agent", "graph", "plan", "profile", "session"]),
     ("python", &["agent", "cli", "engine", "graph", "ops", "plan", "profile", "relay", "report", "session"]),
     ("fuzz", &["agent", "engine", "graph", "onnx", "ops", "plan", "relay", "session", "values"]),
 ];
 
 /// Words with one meaning too many, and what excuses a line: the foreign format or library that forces them. In
-/// `crates/onnx` nodes are ONNX's.
+/// `crates/onnx` and `crates/ort_ep` nodes are ONNX's.
 const BANNED: &[(&str, &[&str])] = &[
     (
         "node",
@@ -192,7 +193,8 @@ fn one_word_a_thing() {
         for (number, line) in text.lines().enumerate() {
             for (word, excuses) in BANNED {
                 let words = line.split(|c: char| !c.is_alphanumeric());
-                let is_onnx = *word == "node" && path.to_string_lossy().contains("crates/onnx/");
+                let is_onnx = *word == "node"
+                    && ["crates/onnx/", "crates/ort_ep/"].iter().any(|folder| path.to_string_lossy().contains(folder));
                 let hit = !is_onnx && words.into_iter().any(|w| w == *word || w.strip_suffix('s') == Some(word));
                 if hit && !excuses.iter().any(|e| line.contains(e) || text.contains(&format!("use {e}"))) {
                     wrong.push(format!("{}:{}: `{word}`", path.display(), number + 1));
@@ -205,7 +207,7 @@ fn one_word_a_thing() {
 
 /// Crates whose texts other interfaces than the command line show: they name options by `option_text`, not by flags.
 const LIBRARIES: &[&str] =
-    &["agent", "engine", "graph", "memory", "onnx", "ops", "plan", "profile", "relay", "session", "values"];
+    &["agent", "engine", "graph", "memory", "onnx", "ops", "ort_ep", "plan", "profile", "relay", "session", "values"];
 
 /// Arguments of other programs, and flags of verbs that are named where no interface shows the text.
 const FLAGS_IN_LIBRARIES: &[&str] =

@@ -32,6 +32,7 @@ mod monitoring;
 mod onnx_inputs;
 mod open_models;
 mod ort;
+mod ort_provider;
 mod perfetto;
 mod plan_advice;
 mod plan_energy;

@@ -42,6 +42,11 @@ impl Interface {
         self.defaults.get(name)
     }
 
+    /// The names of the outputs, in order.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.outputs.iter().map(|output| output.name.as_str())
+    }
+
     /// The dimensions of inputs whose sizes the file leaves open, those that were bound included.
     pub fn unknown_dims(&self) -> impl Iterator<Item = UnknownDim> {
         self.inputs.iter().flat_map(tensor::unknown_dims)

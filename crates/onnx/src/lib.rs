@@ -79,4 +79,5 @@ pub use kernel_names::{KernelNames, kernel_names};
 pub use open_model::OpenModel;
 pub use options::{Content, Defaults, Evaluate, ImportOptions, InferTypes};
 pub use sharding::{DeviceConfiguration, NodeSharding, Shape, ShardedDim, ShardedModel, ShardingError, TensorSharding};
+pub use tensor::{dtype, element_type};
 pub use unknown_dim::UnknownDim;

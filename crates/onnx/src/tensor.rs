@@ -51,7 +51,7 @@ const EXTERNAL: i32 = 1;
 ///
 /// # Errors
 /// If the graph has no such element type.
-pub(crate) fn dtype(number: i64) -> Result<DType> {
+pub fn dtype(number: i64) -> Result<DType> {
     match ELEMENT_TYPES.iter().find(|(known, ..)| i64::from(*known) == number) {
         Some((_, _, Some(dtype))) => Ok(*dtype),
         Some((_, name, None)) => Err(format!("elements of type {name} are not supported")),
@@ -70,11 +70,11 @@ pub(crate) fn refusal(ty: &TypeProto) -> Option<String> {
     }
 }
 
-/// The number of an element type in the file.
+/// The number of an element type in `TensorProto.DataType`.
 ///
 /// # Errors
 /// If ONNX has no such type.
-pub(crate) fn element_type(dtype: DType) -> Result<i32> {
+pub fn element_type(dtype: DType) -> Result<i32> {
     let found = ELEMENT_TYPES.iter().find(|(.., known)| *known == Some(dtype));
     found.map(|(number, ..)| *number).ok_or_else(|| format!("elements of type {dtype} are not supported"))
 }
