@@ -1,7 +1,7 @@
 """A session of ONNX Runtime on the cluster: ort_provider.py LIBRARY MODEL.onnx THREADS [OPTION=VALUE…]
 
 Registers the provider library, creates a session of MODEL.onnx with these options of the provider, and compares its outputs with
-those of the CPU provider, for THREADS threads at once. After each line of stdin it does so again. Prints which provider computes,
+those of the CPU provider, for THREADS threads at once. After each line of stdin it compares again. Prints which provider computes,
 and the largest difference."""
 import concurrent.futures
 import sys
@@ -31,7 +31,7 @@ def main(library, model, threads, *options):
     made = onnxruntime.SessionOptions()
     made.add_provider_for_devices(devices, dict(option.split("=", 1) for option in options))
     session = onnxruntime.InferenceSession(model, made)
-    # Else Python computes on the CPU provider what fails.
+    # Otherwise a failed call falls back to the CPU provider, and the comparison passes.
     session.disable_fallback()
     plain = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 

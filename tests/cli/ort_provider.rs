@@ -19,7 +19,7 @@ fn library() -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not in {}", folder.display()))
 }
 
-/// A program with a session of `model` in `folder`, for so many threads and with these options of the provider.
+/// Starts a Python program in `folder`: a session of `model` with these provider options, called from `threads` threads.
 fn session(folder: &Path, model: &str, threads: usize, options: &[&str]) -> Child {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ort_provider.py");
     let mut command = Command::new("python3");
@@ -28,7 +28,7 @@ fn session(folder: &Path, model: &str, threads: usize, options: &[&str]) -> Chil
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What such a program does to its end: its exit code, and what it prints.
+/// Runs such a program to its end: its exit code, stdout and stderr.
 fn of_session(folder: &Path, model: &str, options: &[&str]) -> (Option<i32>, String, String) {
     let mut child = session(folder, model, 1, options);
     drop(child.stdin.take());
@@ -121,8 +121,8 @@ fn a_plan_is_loaded_and_what_does_not_fit_is_refused() {
         ("model.onnx", &["cluster=lab.toml", "bind_dim=x=y=z"], "option `bind_dim`"),
         ("model.onnx", &["cluster=lab.toml", r#"plan_options={"latency": "soon"}"#], "soon"),
         ("seeded.onnx", &["plan=plan.json"], "is not the file that the plan was made for"),
-        ("seeded.onnx", &["cluster=lab.toml", OPTIONS], "is no input of the plan"),
-        ("model.onnx", &["plan=plan.json", "model=model.onnx"], "option `model` is for a session of bytes"),
+        ("seeded.onnx", &["cluster=lab.toml", OPTIONS], "is not an input of the plan"),
+        ("model.onnx", &["plan=plan.json", "model=model.onnx"], "option `model` is for sessions created from memory"),
         ("model.onnx", &["plan=plan.json", "clusters=lab.toml"], "`clusters` is not an option of the provider"),
         ("model.onnx", &["cluster=lab.toml", "bind_dim=bacth=1"], "bacth"),
     ] {

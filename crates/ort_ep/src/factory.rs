@@ -92,7 +92,7 @@ unsafe extern "system" fn get_vendor_id(_: *const OrtEpFactory) -> u32 {
     0
 }
 
-/// The cluster is behind the CPU of this machine.
+/// ONNX Runtime pairs each provider with local hardware: the cluster is offered as the CPU of this machine.
 unsafe extern "system" fn get_supported_devices(
     factory: *mut OrtEpFactory,
     devices: *const *const OrtHardwareDevice,

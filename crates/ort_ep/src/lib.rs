@@ -45,7 +45,7 @@ pub unsafe extern "system" fn CreateEpFactories(
 ) -> Status {
     // SAFETY: `factories` has room for `most`, and ONNX Runtime outlives its plugins.
     unsafe {
-        // ONNX Runtime 1.22 calls with other arguments, and has no status for that: the library then has no factory.
+        // ONNX Runtime 1.22 passes other arguments: write nothing. Without its API there is no way to make an error.
         let Some(runtime) = Runtime::of(base) else { return null_mut() };
         *number = 0;
         if most > 0 {

@@ -20,8 +20,8 @@ use crate::{error::Error, settings::Settings};
 /// The stack of threads that plan: as that of the command line.
 const STACK: usize = 8 << 20;
 
-/// How often a call is tried, if agents are lost: another call's failure may have unloaded the plan too.
-const TRIES: usize = 3;
+/// Attempts per call. More than two, because the failure of a concurrent call also ends the plan that this call runs.
+const ATTEMPTS: usize = 3;
 
 /// A model whose plan is loaded.
 pub struct Placement {
@@ -49,11 +49,11 @@ impl Placement {
             let (options, site) = (settings.model_options(), settings.site_options());
             let mut planned = PlannedModel::open(source, &options, &site, &RunOptions::default(), &Events::default())?;
             if let Some(state) = planned.plan.model.states.first() {
-                let what = "on its agents, but a session reads and returns its states: name a file that does not exist";
+                let what = "on its agents, but a session passes states in and out: set option `plan` to a new file";
                 return Err(Error::Refused(format!("{}: the plan keeps `{}` {what}", path.display(), state.input)));
             }
             if let Some(input) = planned.model.deciding.first() {
-                let what = "decides what is computed, and a plan is for one content of it";
+                let what = "determines branches or sizes, which a plan fixes";
                 return Err(Error::Model(format!("{}: input `{input}` {what}", file.display())));
             }
             let outputs = planned.model.interface.as_ref().map_or(0, |interface| interface.outputs().count());
@@ -85,14 +85,14 @@ impl Placement {
     /// # Errors
     /// If an input does not fit, or no agents are left that can go on.
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
             let deployed = self.deployed()?;
             match deployed.run(inputs) {
-                Err(SessionError::Agent(_) | SessionError::Failed(_)) if tries < TRIES => self.lose(&deployed),
+                Err(SessionError::Agent(_) | SessionError::Failed(_)) if attempts < ATTEMPTS => self.lose(&deployed),
                 done => return Ok(done?),
             }
-            tries += 1;
+            attempts += 1;
         }
     }
 

@@ -35,8 +35,8 @@ enum State {
     Placed(Box<Placement>),
     /// It is left to other providers.
     Left,
-    /// Why it cannot be computed: ONNX Runtime only logs errors of `GetCapability`, and goes on with other providers. Those of
-    /// `Compile` are errors of the session.
+    /// Why it cannot be computed. Kept for `Compile`, whose errors fail the session: ONNX Runtime only logs errors of
+    /// `GetCapability` and continues with other providers.
     Failed(Error),
 }
 
@@ -103,7 +103,7 @@ impl Provider {
                 };
             }
             if let State::Placed(placement) = &*model {
-                // ONNX Runtime 1.23 does not say of the body of a node that it is one.
+                // ONNX Runtime 1.23 reports no parent for the body of a node, which `is_nested` then misses.
                 if !placement.outputs().eq(self.runtime.graph_outputs(graph)?) {
                     return Ok(());
                 }
@@ -129,11 +129,11 @@ impl Provider {
             (None, Some(given)) => given.clone(),
             (Some(_), Some(_)) => {
                 return Err(Error::Refused(
-                    "option `model` is for a session of bytes: this one has a file".to_string(),
+                    "option `model` is for sessions created from memory: this one has a file".to_string(),
                 ));
             }
             (None, None) => {
-                let what = "the session is of bytes: give option `model`, the file with these bytes";
+                let what = "the session is created from memory: set option `model` to the file of the model";
                 return Err(Error::Refused(what.to_string()));
             }
         };
@@ -155,13 +155,13 @@ impl Provider {
             State::Placed(placement) => placement,
             State::Failed(error) => return Err(error),
             State::Unread | State::Left => {
-                return Err(Error::Refused("one node was taken, several are compiled".to_string()));
+                return Err(Error::Refused("one node was fused, but several are compiled".to_string()));
             }
         };
         let planned: BTreeSet<&str> = placement.inputs().collect();
         if let Some(name) = inputs.iter().find(|name| !planned.contains(name.as_str())) {
-            let what = "is no input of the plan: a parameter whose contents the metadata of the model gives, which are to be \
-                        stored in the model, or the result of a node that another provider has taken";
+            let what = "is not an input of the plan: if the model's `seeded_parameters` list it, store its contents in the \
+                        model; if it is the result of a node, another provider took that node";
             return Err(Error::Refused(format!("`{name}` {what}")));
         }
         if let Some(name) = planned.iter().find(|name| !inputs.iter().any(|input| input == *name)) {

@@ -21,19 +21,11 @@ pub struct Runtime {
     ep: &'static OrtEpApi,
 }
 
-/// Gets an array: `count` says its length, `fill` copies it.
-fn array<T: Copy>(
-    runtime: Runtime,
-    empty: T,
-    count: impl FnOnce(*mut usize) -> Status,
-    fill: impl FnOnce(*mut T, usize) -> Status,
-) -> Result<Vec<T>, Error> {
-    let mut length = 0;
-    runtime.check(count(&mut length))?;
-    let mut values = vec![empty; length];
-    runtime.check(fill(values.as_mut_ptr(), length))?;
-    Ok(values)
-}
+/// A function that says the length of an array of a `T`, and one that copies it.
+type Getters<T, E> = (
+    unsafe extern "system" fn(*const T, *mut usize) -> Status,
+    unsafe extern "system" fn(*const T, *mut E, usize) -> Status,
+);
 
 impl Runtime {
     /// The runtime of `base`; `None` if it is older than [`VERSION`].
@@ -163,8 +155,7 @@ impl Runtime {
     /// As of [`Runtime::model_path`].
     pub unsafe fn nodes(self, graph: *const OrtGraph) -> Result<Vec<*const OrtNode>, Error> {
         // SAFETY: by the caller.
-        let count = |length: *mut usize| unsafe { (self.api.graph_get_num_nodes)(graph, length) };
-        array(self, null(), count, |values, length| unsafe { (self.api.graph_get_nodes)(graph, values, length) })
+        unsafe { self.array(graph, null(), (self.api.graph_get_num_nodes, self.api.graph_get_nodes)) }
     }
 
     /// The names of the inputs of `graph` that have a default, and may be given.
@@ -172,15 +163,11 @@ impl Runtime {
     /// # Safety
     /// As of [`Runtime::model_path`].
     pub unsafe fn inputs_with_default(self, graph: *const OrtGraph) -> Result<Vec<String>, Error> {
-        // SAFETY: by the caller.
-        let count = |length: *mut usize| unsafe { (self.api.graph_get_num_inputs)(graph, length) };
-        let inputs =
-            array(self, null(), count, |values, length| unsafe { (self.api.graph_get_inputs)(graph, values, length) })?;
         let mut names = Vec::new();
-        for input in inputs {
-            let mut has_default = false;
-            // SAFETY: inputs live as long as the graph.
-            unsafe {
+        // SAFETY: by the caller; inputs live as long as the graph.
+        unsafe {
+            for input in self.array(graph, null(), (self.api.graph_get_num_inputs, self.api.graph_get_inputs))? {
+                let mut has_default = false;
                 self.check((self.api.value_info_is_optional_graph_input)(input, &mut has_default))?;
                 if has_default {
                     names.push(self.name(input)?);
@@ -196,12 +183,7 @@ impl Runtime {
     /// As of [`Runtime::model_path`].
     pub unsafe fn graph_outputs(self, graph: *const OrtGraph) -> Result<Vec<String>, Error> {
         // SAFETY: by the caller.
-        let count = |length: *mut usize| unsafe { (self.api.graph_get_num_outputs)(graph, length) };
-        let values = array(self, null(), count, |values, length| unsafe {
-            (self.api.graph_get_outputs)(graph, values, length)
-        })?;
-        // SAFETY: these values live as long as the graph.
-        unsafe { self.names(&values) }
+        unsafe { self.names(graph, (self.api.graph_get_num_outputs, self.api.graph_get_outputs)) }
     }
 
     /// The names of the inputs of `node`.
@@ -210,11 +192,7 @@ impl Runtime {
     /// `node` is one that ONNX Runtime shows.
     pub unsafe fn node_inputs(self, node: *const OrtNode) -> Result<Vec<String>, Error> {
         // SAFETY: by the caller.
-        let count = |length: *mut usize| unsafe { (self.api.node_get_num_inputs)(node, length) };
-        let values =
-            array(self, null(), count, |values, length| unsafe { (self.api.node_get_inputs)(node, values, length) })?;
-        // SAFETY: these values live as long as the graph.
-        unsafe { self.names(&values) }
+        unsafe { self.names(node, (self.api.node_get_num_inputs, self.api.node_get_inputs)) }
     }
 
     /// The names of the outputs of `node`.
@@ -223,22 +201,36 @@ impl Runtime {
     /// As of [`Runtime::node_inputs`].
     pub unsafe fn node_outputs(self, node: *const OrtNode) -> Result<Vec<String>, Error> {
         // SAFETY: by the caller.
-        let count = |length: *mut usize| unsafe { (self.api.node_get_num_outputs)(node, length) };
-        let values =
-            array(self, null(), count, |values, length| unsafe { (self.api.node_get_outputs)(node, values, length) })?;
-        // SAFETY: these values live as long as the graph.
-        unsafe { self.names(&values) }
+        unsafe { self.names(node, (self.api.node_get_num_outputs, self.api.node_get_outputs)) }
+    }
+
+    /// The array that `getters` get of `owner`; `empty` is an element before it is copied.
+    ///
+    /// # Safety
+    /// `owner` is one that ONNX Runtime shows, and `getters` are two of its functions for one array.
+    unsafe fn array<T, E: Copy>(self, owner: *const T, empty: E, getters: Getters<T, E>) -> Result<Vec<E>, Error> {
+        let (count, fill) = getters;
+        let mut length = 0;
+        // SAFETY: by the caller; `values` has `length` elements.
+        unsafe {
+            self.check(count(owner, &mut length))?;
+            let mut values = vec![empty; length];
+            self.check(fill(owner, values.as_mut_ptr(), length))?;
+            Ok(values)
+        }
+    }
+
+    /// The names of the values that `getters` get of `owner`.
+    ///
+    /// # Safety
+    /// As of [`Runtime::array`].
+    unsafe fn names<T>(self, owner: *const T, getters: Getters<T, *const OrtValueInfo>) -> Result<Vec<String>, Error> {
+        // SAFETY: by the caller; values live as long as their owner.
+        unsafe { self.array(owner, null(), getters)?.into_iter().map(|value| self.name(value)).collect() }
     }
 
     /// # Safety
-    /// The values are null or belong to a graph that ONNX Runtime shows.
-    unsafe fn names(self, values: &[*const OrtValueInfo]) -> Result<Vec<String>, Error> {
-        // SAFETY: by the caller.
-        values.iter().map(|value| unsafe { self.name(*value) }).collect()
-    }
-
-    /// # Safety
-    /// As of [`Runtime::names`].
+    /// `value` is null or belongs to a graph that ONNX Runtime shows.
     unsafe fn name(self, value: *const OrtValueInfo) -> Result<String, Error> {
         // An operand that is left out.
         if value.is_null() {
@@ -314,10 +306,8 @@ impl Runtime {
             self.check((self.api.get_tensor_type_and_shape)(value, &mut info))?;
             let mut number = 0;
             let known = self.check((self.api.get_tensor_element_type)(info, &mut number));
-            let shape = known.and_then(|()| {
-                let count = |length: *mut usize| (self.api.get_dimensions_count)(info, length);
-                array(self, 0, count, |values, length| (self.api.get_dimensions)(info, values, length))
-            });
+            let getters = (self.api.get_dimensions_count, self.api.get_dimensions);
+            let shape = known.and_then(|()| self.array(info.cast_const(), 0, getters));
             (self.api.release_tensor_type_and_shape_info)(info);
             Ok((number, shape?))
         }
@@ -352,7 +342,7 @@ impl Runtime {
         }
         let mut data: *mut c_void = null_mut();
         let content = tensor.bytes();
-        // SAFETY: the tensor has the type and the shape of `content`, so as many bytes.
+        // SAFETY: the tensor has the type and the shape of `content`, and therefore its length.
         unsafe {
             self.check((self.api.get_tensor_mutable_data)(value, &mut data))?;
             if !content.is_empty() {
@@ -363,7 +353,7 @@ impl Runtime {
     }
 }
 
-/// `text` up to its first zero.
+/// `text` as a C string, with spaces for NUL characters.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ pub struct Settings {
     pub plan: Option<PathBuf>,
     /// The cluster file, if not that of the plan.
     pub cluster: Option<PathBuf>,
-    /// The model's file, for a session of bytes.
+    /// The model file, for a session created from memory.
     pub model: Option<PathBuf>,
     /// Sizes of unknown dimensions.
     pub bind_dim: Vec<BindSizes>,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`retype`] | repeats type inference after dimensions are bound or operand values become known |
 //! | [`bindings`](mod@bindings) | sizes of unknown dimensions, and selection among several by the shapes of inputs |
-//! | [`shard`], `shard_calls` | the call that computes one shard of an operator; those that were computed before |
+//! | [`shard`], `shard_calls` | the call that computes one shard of an operator; a cache of them |
 //! | [`appended_states`](mod@appended_states) | states to which a step appends, as buffers of fixed length |
 //! | [`axes`](mod@axes) | the axes along which an operator can be split: `declared`, of composite operators (`composite_axes`, `composite_reductions`, by `range_propagation` with `range_maps` and `packed_parts`), and of `carried` partial sums |
 //! | [`shard_graph`] | splits operators of a graph into shards: `sharding` says how, `split_state` which states are divided too |

@@ -208,8 +208,8 @@ impl GraphRewriter<'_> {
         }
     }
 
-    /// The number of that of `shards` which the shard that is written reads where any would do: one that is computed where it runs,
-    /// that of its own number if it is.
+    /// Index of the shard to read where any of `shards` would do: one on the device of the shard being written, preferably of the
+    /// same index. Without one on that device, the same index.
     fn nearest(&self, shards: &[ShardTensor]) -> Option<usize> {
         let own = self.own?;
         let home = |shard: Shard| self.homes.get(&shard.operator)?.get(shard.index as usize);

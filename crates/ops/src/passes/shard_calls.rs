@@ -1,5 +1,5 @@
-//! Shards that were computed before: a search splits the same operators in the same ways thousands of times, and the shard of a
-//! composite operator is a graph of its own.
+//! Cache of shards: a search splits the same operators in the same ways thousands of times, and the shard of a composite
+//! operator is a graph of its own.
 
 use std::{
     collections::HashMap,
@@ -15,16 +15,16 @@ use crate::{
     split::PackedAxis,
 };
 
-/// The calls of shards of one graph's operators, as far as they were asked for. Threads may share it.
+/// Memoized calls of shards of one graph's operators. Threads may share it.
 #[derive(Default)]
 pub struct ShardCalls(Mutex<HashMap<ShardKey, ShardCall>>);
 
-/// What a call depends on: the operator, the number of its axis, and the range of that.
+/// What a call depends on: the operator, the index of the axis, the range along it, and its packing.
 type ShardKey = (OperatorId, usize, Range<u64>, Option<PackedAxis>);
 
-/// So many calls are kept, then all are dropped. A plan of a decoder of 22 layers on eight devices has 2 200; calls of its attention,
+/// Capacity; a full cache is cleared. A plan of a decoder of 22 layers on eight devices has 2 200 calls; those of its attention,
 /// the largest, have 20 KB each.
-const MOST: usize = 16_384;
+const CAPACITY: usize = 16_384;
 
 impl ShardCalls {
     /// The call of the shard `key`, which `make` makes if it is not known.
@@ -42,7 +42,7 @@ impl ShardCalls {
         }
         let call = make()?;
         let mut known = known();
-        if known.len() >= MOST {
+        if known.len() >= CAPACITY {
             known.clear();
         }
         known.insert(key, call.clone());

@@ -21,8 +21,8 @@ pub struct Sharding {
     /// If the axis is packed: cuts are in interleaved order, at multiples of the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed: Option<PackedAxis>,
-    /// By shard: where it runs, as the caller numbers devices. Of replicas and overlapping tiles, a shard reads what is computed
-    /// where it runs. Empty: shards of the same number run together.
+    /// The device of each shard, as the caller numbers devices. Where replicas or overlapping tiles offer a choice, a shard reads
+    /// from its own device. If empty, shards of the same index are on the same device.
     #[serde(skip)]
     pub homes: Vec<u32>,
 }
