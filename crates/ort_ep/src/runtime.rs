@@ -361,11 +361,11 @@ fn c_string(text: &str) -> CString {
 /// # Safety
 /// `text` is null or ends with zero.
 unsafe fn text_of(text: *const c_char) -> String {
-    match text.is_null() {
-        true => String::new(),
-        // SAFETY: by the caller.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+    if text.is_null() {
+        return String::new();
     }
+    // SAFETY: by the caller.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 #[cfg(not(windows))]

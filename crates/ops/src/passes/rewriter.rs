@@ -215,10 +215,8 @@ impl GraphRewriter<'_> {
         let home = |shard: Shard| self.homes.get(&shard.operator)?.get(shard.index as usize);
         let is_near = |shard: &ShardTensor| shard.producer.and_then(home) == home(own);
         let number = own.index as usize;
-        match shards.get(number).is_some_and(is_near) {
-            true => Some(number),
-            false => shards.iter().position(is_near).or(Some(number)),
-        }
+        let own_index = shards.get(number).filter(|shard| is_near(shard)).map(|_| number);
+        own_index.or_else(|| shards.iter().position(is_near)).or(Some(number))
     }
 
     /// A slice of a packed axis, of a tensor that exists as shards of another layout.
