@@ -56,6 +56,8 @@ enum Format {
     Triton,
     /// A plan for ONNX Runtime's own placement on one host: the annotated model, session options, memory of its operators
     Ort,
+    /// A plan of a decoder as a script that runs llama.cpp on its RPC servers
+    LlamaCpp,
     /// Relay text, which TVM reads but for operators that it lacks (such as `nn.lstm` and `qnn.matmul`); a plan becomes a folder of modules with a manifest
     Relay,
     /// The DOT language of Graphviz; a plan's devices have different colours
@@ -91,6 +93,7 @@ impl From<Format> for ExportFormat {
             Format::Ray => ExportFormat::Ray,
             Format::Triton => ExportFormat::Triton,
             Format::Ort => ExportFormat::Ort,
+            Format::LlamaCpp => ExportFormat::LlamaCpp,
             Format::Relay => ExportFormat::Relay,
             Format::Dot => ExportFormat::Dot,
             Format::Json => ExportFormat::Json,

@@ -9,8 +9,10 @@
 //! | `placement` | devices of whole operators |
 //! | `ort` | a plan as annotations of the whole model, for ONNX Runtime's own placement |
 //! | `sharding` | a plan as shardings of the whole model |
+//! | `llama_cpp` | a plan of a decoder as a command of llama.cpp |
 
 mod file;
+mod llama_cpp;
 mod model;
 mod modules;
 mod options;
@@ -73,7 +75,7 @@ fn check(options: &ExportOptions, is_plan: bool) -> Result<(), Error> {
     }
     if !is_plan && format.needs_plan() {
         return bad(
-            "option `format=ray`, triton and ort are for a plan, as `edgecut plan` writes it: a model alone is option `format=onnx`",
+            "option `format=ray`, triton, ort and llama-cpp are for a plan, as `edgecut plan` writes it: a model alone is option `format=onnx`",
         );
     }
     let Some(path) = &options.output else { return Ok(()) };
@@ -92,7 +94,7 @@ fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
     let graph = model.graph();
     let text = match options.format {
         // The others are refused without a plan.
-        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort => {
+        ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort | ExportFormat::LlamaCpp => {
             return model::onnx(model, options);
         }
         ExportFormat::Relay => print_graph(graph),
@@ -108,7 +110,7 @@ fn of_model(model: &Model, options: &ExportOptions) -> Result<Export, Error> {
 
 /// `model` is without the plan's splits and schedules.
 fn of_plan(plan: &Plan, mut model: Model, options: &ExportOptions, events: &Events) -> Result<Export, Error> {
-    let is_whole = options.format == ExportFormat::Ort || options.sharding;
+    let is_whole = matches!(options.format, ExportFormat::Ort | ExportFormat::LlamaCpp) || options.sharding;
     if !is_whole {
         model.import.graph = planned_graph(&model.import.graph, plan).map_err(Error::bad_input)?;
     }
@@ -130,6 +132,7 @@ fn of_plan(plan: &Plan, mut model: Model, options: &ExportOptions, events: &Even
         ExportFormat::Ray => parts::export(plan, model, options, Runtime::Ray),
         ExportFormat::Triton => parts::export(plan, model, options, Runtime::Triton),
         ExportFormat::Ort => ort::export(plan, model, options, events),
+        ExportFormat::LlamaCpp => llama_cpp::export(plan, model, options),
         ExportFormat::Dot => Ok(of_text(dot(model.graph(), &place), options)),
         ExportFormat::Json => Ok(of_text(json(model.graph())?, options)),
     }

@@ -35,6 +35,8 @@ pub enum ExportFormat {
     Triton,
     /// The ONNX model of a plan with annotations for ONNX Runtime's own placement.
     Ort,
+    /// A script that runs a decoder in llama.cpp, distributed as in a plan.
+    LlamaCpp,
     Relay,
     /// Graphviz.
     Dot,
@@ -57,16 +59,16 @@ impl ExportOptions {
 
 impl ExportFormat {
     pub(super) fn is_onnx(self) -> bool {
-        matches!(self, ExportFormat::Onnx) || self.needs_plan()
+        matches!(self, ExportFormat::Onnx | ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort)
     }
 
     /// Whether it is a form of plans alone.
     pub(super) fn needs_plan(self) -> bool {
-        matches!(self, ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort)
+        matches!(self, ExportFormat::Ray | ExportFormat::Triton | ExportFormat::Ort | ExportFormat::LlamaCpp)
     }
 
     /// Whether a plan in this format is a folder of files.
     pub(super) fn has_folder(self) -> bool {
-        !matches!(self, ExportFormat::Dot | ExportFormat::Json)
+        !matches!(self, ExportFormat::Dot | ExportFormat::Json | ExportFormat::LlamaCpp)
     }
 }
