@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use edgecut_graph::{DType, TensorData, TensorType};
 use edgecut_onnx::{dtype, element_type};
+use edgecut_session::Error as SessionError;
 
 use crate::{api::*, error::Error};
 
@@ -47,8 +48,12 @@ impl Runtime {
             Ok(Err(error)) => error,
             Err(_) => Error::Refused("internal error: a panic; please report it".to_string()),
         };
+        // Of `EpFail` in a call, ONNX Runtime's Python package goes on without the provider.
         let code = match error {
             Error::Refused(_) | Error::Model(_) => ErrorCode::InvalidArgument,
+            Error::Session(SessionError::BadInput(_) | SessionError::Model(_) | SessionError::Cluster(_)) => {
+                ErrorCode::InvalidArgument
+            }
             Error::Runtime(_) | Error::Session(_) => ErrorCode::EpFail,
         };
         let text = c_string(&format!("edgecut: {error}"));
