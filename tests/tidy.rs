@@ -210,8 +210,16 @@ const LIBRARIES: &[&str] =
     &["agent", "engine", "graph", "memory", "onnx", "ops", "ort_ep", "plan", "profile", "relay", "session", "values"];
 
 /// Arguments of other programs, and flags of verbs that are named where no interface shows the text.
-const FLAGS_IN_LIBRARIES: &[&str] =
-    &["--version", "--gpu-architecture", "--ptxas-options", "memory place MODEL --fuse"];
+const FLAGS_IN_LIBRARIES: &[&str] = &[
+    "--version",
+    "--gpu-architecture",
+    "--ptxas-options",
+    "memory place MODEL --fuse",
+    "rpc-server",
+    "llama-cli",
+    "--fit",
+    "--tensor-split",
+];
 
 #[test]
 fn only_the_command_line_knows_flags() {

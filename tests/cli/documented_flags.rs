@@ -10,7 +10,7 @@ use crate::command_line::{VERBS, edgecut, flags};
 
 /// Programs whose lines are not edgecut's, and flags of theirs that stand alone.
 const FOREIGN_PROGRAMS: &[&str] = &["cargo", "maturin", "cluster/gpu.sh"];
-const FOREIGN_FLAGS: &[&str] = &["--features"];
+const FOREIGN_FLAGS: &[&str] = &["--features", "--split-mode", "--tensor-split"];
 
 /// By verb: the flags of its help.
 fn known() -> BTreeMap<&'static str, BTreeSet<String>> {

@@ -158,7 +158,7 @@ fn files_that_are_wrong_are_refused_with_their_place() {
         (format!("profile {} --import {}", model("squeezenet_v1.1"), fixture("profile.json")), "none of its 6 kernels"),
         (format!("profile --import {}", fixture("profile.json")), "to be given as MODEL"),
         (format!("inspect {}", fixture("profile.json")), "this is a profile of ONNX Runtime's"),
-        (format!("export {own} --format ort --output x"), "ort are for a plan"),
+        (format!("export {own} --format ort --output x"), "llama-cpp are for a plan"),
     ] {
         let (code, _, said) = run(folder.path(), &line);
         assert_eq!(code, Some(2), "{line}: {said}");

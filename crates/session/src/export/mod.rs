@@ -40,7 +40,8 @@ use parts::Runtime;
 /// If the model cannot be read, is not the one that was planned, or cannot be expressed in the format, or the options
 /// do not fit it or the output.
 pub fn export(path: &Path, model: &ModelOptions, options: &ExportOptions, events: &Events) -> Result<Export, Error> {
-    let bytes = input::read(path)?;
+    // The folder of a decoder is a model.
+    let bytes = if path.is_dir() { Vec::new() } else { input::read(path)? };
     let is_plan = kind::is_json_object(&bytes);
     check(options, is_plan)?;
     if is_plan {
