@@ -28,6 +28,11 @@ use crate::{
 };
 
 impl Plan {
+    /// Whether all is computed on agents.
+    pub fn is_for_agents(&self) -> bool {
+        self.cluster.path().is_some()
+    }
+
     pub fn run(self) -> Outcome {
         self.check_effects()?;
         if !self.pareto && (self.moves.is_empty() || self.output.is_some()) {
