@@ -1,6 +1,8 @@
 //! The heap in large pages: what a program that prepared its heap allocates lies where the system was asked for them.
 
-use edgecut::engine::{CountingAllocator, configure_heap};
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use edgecut::engine::{CountingAllocator, configure_heap, prepare_heap, release_freed};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -40,4 +42,17 @@ fn main() {
     (0..4_000_000).for_each(|i| grown.push(i));
     assert_eq!(is_advised(grown.as_ptr() as usize + (8 << 20)), Some(true));
     assert!(grown.iter().enumerate().all(|(i, value)| *value == i as u64));
+    // What a C library allocates by itself, after room was made for it: also where freed memory was returned to the system.
+    for _ in 0..2 {
+        release_freed();
+        prepare_heap(200 << 20);
+        let layout = Layout::array::<u8>(20 << 20).unwrap();
+        // SAFETY: the layout is not empty, and each block is freed once, with its layout.
+        let blocks: Vec<*mut u8> = (0..8).map(|_| unsafe { System.alloc(layout) }).collect();
+        for block in &blocks {
+            assert_eq!(is_advised(*block as usize + layout.size() / 2), Some(true));
+        }
+        // SAFETY: as above.
+        blocks.into_iter().for_each(|block| unsafe { System.dealloc(block, layout) });
+    }
 }

@@ -60,7 +60,7 @@ pub use error::EngineError;
 pub use generated::GeneratedContents;
 pub use gpu::{CudaVersion, CudnnVersion, Gpu, GpuLibrary, GpuReport, MissingRequirement, StartedGpu, StartedGpus};
 pub use gpu_discovery::start_gpus;
-pub use heap::{configure_heap, release_freed};
+pub use heap::{configure_heap, prepare_heap, release_freed};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{OnnxRuntimeEngine, Provider};
 pub use quota::cpu_quota;

@@ -20,7 +20,7 @@ use ort::{
     sys,
 };
 
-use crate::heap::allocated_bytes;
+use crate::heap::{allocated_bytes, prepare_heap};
 
 use super::{
     context::OrtContext,
@@ -94,6 +94,7 @@ impl OrtSession {
         let shared = context.shared.as_deref().filter(|_| is_fixed);
         let (model, weights) = written.into_bytes_and_weights();
         let mut weights = Weights::store(weights, shared);
+        prepare_heap(usize::try_from(weights.packed).unwrap_or_default());
         let before = allocated_bytes();
         // Kernels that cannot share what they pack refuse a session that does: those of earlier versions, for example.
         let mut created = shared.and_then(|shared| {
