@@ -28,6 +28,16 @@ impl Choice {
         self.devices.windows(2).any(|pair| pair[0] == pair[1])
     }
 
+    /// The same without the shards of `device`; the same if fewer than two devices would be left.
+    pub fn without(&self, device: DeviceId) -> Choice {
+        let kept = || self.devices.iter().enumerate().filter(|(_, of)| **of != device);
+        let devices: Vec<DeviceId> = kept().map(|(_, of)| *of).collect();
+        if devices.iter().all(|of| *of == devices[0]) {
+            return self.clone();
+        }
+        Choice { fractions: kept().map(|(shard, _)| self.fractions[shard]).collect(), devices, ..self.clone() }
+    }
+
     /// The same with the share of every device in one piece.
     pub fn in_one_piece(&self) -> Choice {
         let mut devices = self.devices.clone();
@@ -59,3 +69,24 @@ impl FromStr for Halo {
 
 /// The groups that are split, by number.
 pub type Choices = BTreeMap<usize, Choice>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_left_out_while_two_remain() {
+        let of = |devices: &[u32], fractions: &[f64]| Choice {
+            option: 1,
+            fractions: fractions.to_vec(),
+            devices: devices.iter().copied().map(DeviceId).collect(),
+            halo: Halo::Exchanged,
+        };
+        let choice = of(&[0, 1, 1, 2], &[4.0, 1.0, 1.0, 2.0]);
+        assert_eq!(choice.without(DeviceId(1)), of(&[0, 2], &[4.0, 2.0]));
+        assert_eq!(choice.without(DeviceId(2)), of(&[0, 1, 1], &[4.0, 1.0, 1.0]));
+        assert_eq!(choice.without(DeviceId(3)), choice);
+        let two = choice.without(DeviceId(0));
+        assert_eq!(two.without(DeviceId(1)), two);
+    }
+}

@@ -26,6 +26,16 @@ const PIECES_GAIN: f64 = 0.99;
 /// measurements.
 const SEGMENTS: usize = 8;
 
+/// Whose ratio a group gets that is split along another axis.
+#[derive(Clone, Copy, PartialEq)]
+enum Like {
+    /// Its own, else that of the nearest split group before, else after.
+    Nearest,
+    /// That of the split group before it, with the coarsest grain, so that shards end at the same positions: those of whole heads of
+    /// attention, for example.
+    Previous,
+}
+
 impl Search<'_, '_> {
     /// Unsplits segments of groups onto one of the first two of `devices` where that improves the plan.
     pub(super) fn unsplit(&mut self, at: &mut Incumbent, devices: &[(DeviceId, f64)]) {
@@ -62,47 +72,83 @@ impl Search<'_, '_> {
         let groups = self.request.instance.split_options.groups.len();
         let options = (0..groups).flat_map(|group| self.request.instance.split_options.group(group));
         let layouts: BTreeSet<&ResultLayout> = options.map(|option| &option.layout).collect();
-        for segment in self.of_layers.clone().into_iter().chain(segments(groups, groups)) {
+        // In other segments, the ratio before is not worth its evaluations.
+        let of_layers = self.of_layers.clone().into_iter().map(|segment| (segment, true));
+        for (segment, is_of_all) in of_layers.chain(segments(groups, groups).map(|segment| (segment, false))) {
             for layout in &layouts {
                 if self.is_over() {
                     return;
                 }
-                let next = self.with_layout(&at.choices, &segment, layout);
-                let better = |next: &Incumbent| next.score.better(&at.score);
-                if let Some(next) = next.and_then(|next| self.evaluate(next)).filter(better) {
-                    *at = next;
+                let with = |like: Like| self.with_layout(&at.choices, &segment, layout, like);
+                let nearest = with(Like::Nearest);
+                let previous = is_of_all.then(|| with(Like::Previous)).flatten();
+                let previous = previous.filter(|previous| nearest.as_ref() != Some(previous));
+                for next in nearest.into_iter().chain(previous) {
+                    if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
+                        *at = next;
+                    }
                 }
             }
         }
     }
 
-    /// `choices` with the groups of `segment` split so that results have `layout` where they can be, in the ratio of the nearest split
-    /// group before, else after; `None` if nothing changes.
-    fn with_layout(&self, choices: &Choices, segment: &Segment, layout: &ResultLayout) -> Option<Choices> {
+    /// `choices` with the groups of `segment` split so that results have `layout` where they can be, in the ratio that `like` says;
+    /// `None` if nothing changes.
+    fn with_layout(&self, choices: &Choices, segment: &Segment, layout: &ResultLayout, like: Like) -> Option<Choices> {
         let mut next = choices.clone();
         let mut changed = false;
         for group in segment.groups() {
-            let before = choices.range(..=group).next_back();
-            let Some((at, like)) = before.or_else(|| choices.range(group..).next()) else { continue };
+            let before = match like {
+                Like::Nearest => choices.range(..=group).next_back().or_else(|| choices.range(group..).next()),
+                Like::Previous => next.range(..group).next_back(),
+            };
+            let Some((at, ratio)) = before else { continue };
             let costs = &self.request.instance.costs[group];
             let able = |d: &DeviceId| costs.get(d.0 as usize).is_some_and(Option::is_some);
-            if *at != group && !like.devices.iter().all(able) {
+            if *at != group && !ratio.devices.iter().all(able) {
                 continue;
             }
             let options = self.request.instance.split_options.group(group);
             let fits = |number: &usize| {
                 let option = &options[*number];
-                option.layout == *layout && option.can_have_shards(like.devices.len())
+                option.layout == *layout && option.can_have_shards(ratio.devices.len())
             };
-            if *at == group && fits(&like.option) {
-                continue;
-            }
-            if let Some(option) = (0..options.len()).find(fits) {
-                next.insert(group, Choice { option, ..like.in_one_piece() });
+            let mut fitting = (0..options.len()).filter(fits);
+            let found = match like {
+                Like::Nearest if *at == group && fits(&ratio.option) => None,
+                Like::Nearest => fitting.next(),
+                Like::Previous => fitting.max_by_key(|number| options[*number].grain),
+            };
+            let choice = found.map(|option| Choice { option, ..ratio.in_one_piece() });
+            if let Some(choice) = choice.filter(|choice| next.get(&group) != Some(choice)) {
+                next.insert(group, choice);
                 changed = true;
             }
         }
         changed.then_some(next)
+    }
+
+    /// Leaves a device out of segments of groups that are split over three or more, if that improves the plan: attention has fewer
+    /// heads than devices can share evenly, for example, and the products around it have thousands of columns.
+    pub(super) fn leave_out(&mut self, at: &mut Incumbent) {
+        let groups = self.request.instance.split_options.groups.len();
+        for segment in self.of_layers.clone().into_iter().chain(segments(groups, SEGMENTS)) {
+            let mut devices: BTreeSet<DeviceId> = BTreeSet::new();
+            segment.choices_mut(&mut at.choices).for_each(|(_, choice)| devices.extend(&choice.devices));
+            for device in devices {
+                if self.is_over() {
+                    return;
+                }
+                let mut next = at.choices.clone();
+                segment.choices_mut(&mut next).for_each(|(_, choice)| *choice = choice.without(device));
+                if next == at.choices {
+                    continue;
+                }
+                if let Some(next) = self.evaluate(next).filter(|next| next.score.better(&at.score)) {
+                    *at = next;
+                }
+            }
+        }
     }
 
     /// Lets shards compute halos themselves, or receive them, in overlapping segments of every length, if that improves the

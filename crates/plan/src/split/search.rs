@@ -4,13 +4,17 @@
 //!    recomputed: what dynamic programming finds ([`super::layout_search`]), and every group split along the axis that asks for
 //!    the fewest bytes from elsewhere, given how the groups before it are split. The best of these goes on first.
 //! 2. It goes on by the moves of [`super::moves`] on [segments](super::segments), of all layers at once and of program order:
-//!    fractions moved from device to device, another axis, halos recomputed instead of exchanged, shares in
+//!    fractions moved from device to device, another axis, fewer devices, halos recomputed instead of exchanged, shares in
 //!    [pieces](super::pieces) that are sent earlier, or not split at all. Which kind of move comes first decides where it
 //!    ends: two orders are tried.
 //!
 //! Everything is judged by simulating the problem that comes out. The same request gives the same candidate.
 
-use std::{collections::BTreeMap, panic::resume_unwind, thread};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::resume_unwind,
+    thread,
+};
 
 use super::{
     layout_search::layout_search,
@@ -42,6 +46,10 @@ pub(super) const FINE: [f64; 3] = [0.1, 0.05, 0.025];
 /// while what an exchange takes may be hidden behind computing.
 pub(super) const HALO_GAIN: f64 = 0.97;
 
+/// Plans of the other order of moves must be better by this where two searches share the starts: smaller differences are below the noise of
+/// measurements, and it leaves more exchanges, of which not all costs are known at first.
+const OTHER_ORDER_GAIN: f64 = 0.99;
+
 /// Most devices that one group is split over.
 const MAX_DEVICES: usize = 8;
 
@@ -61,6 +69,7 @@ pub struct Incumbent {
 }
 
 /// A plan that the search goes on from.
+#[derive(Clone)]
 struct InitialPlan {
     at: Incumbent,
     /// By group: where it is if it is not split.
@@ -72,8 +81,8 @@ struct InitialPlan {
 /// Looks for splits that are better than `score`, which is what leaving every group whole on its device in `whole` is
 /// worth. `None` if there are none. Goes on from the splits `before`, if there are any that can be computed.
 ///
-/// Halos are recomputed where that gains enough over the best plan that exchanges all of them: there are two searches at once, each
-/// of at most `budget` evaluations.
+/// There are two searches at once, each of at most `budget` evaluations. If halos can be recomputed, one search only exchanges them,
+/// and its plan wins unless recomputing gains enough. Otherwise the searches share the plans to start from.
 pub fn search(
     request: &PlanRequest<'_>,
     whole: &[DeviceId],
@@ -81,28 +90,81 @@ pub fn search(
     budget: u64,
     before: Option<&Choices>,
 ) -> Option<Incumbent> {
+    let mut free = Search::new(request, whole, score, budget);
+    if let Some(before) = before.filter(|choices| !choices.is_empty())
+        && let Some(mut at) = free.evaluate(before.clone())
+        && let Some(devices) = free.subsets().first()
+    {
+        free.settle(&mut at, devices);
+        free.keep(at);
+        return free.found();
+    }
+    let starts = free.initial_plans();
     if request.goal.halo.is_some() || before.is_some() {
-        return search_from(request, whole, score, budget, before);
+        return free.run(in_turn(starts));
     }
     let exchanging = request.with_goal(Goal { halo: Some(Halo::Exchanged), ..request.goal.clone() });
-    let exchange = || search_from(&exchanging, whole, score, budget, None);
-    let (exchanged, free) = thread::scope(|scope| {
-        let other = thread::Builder::new().spawn_scoped(scope, exchange);
-        let free = search_from(request, whole, score, budget, None);
-        match other {
-            Ok(other) => (other.join().unwrap_or_else(|panicked| resume_unwind(panicked)), free),
-            // The system has no thread for it.
-            Err(_) => (exchange(), free),
-        }
-    });
-    let spent = [&exchanged, &free].into_iter().flatten().map(|found| found.evaluations).sum();
+    if !starts.iter().any(|start| recomputes(&start.at)) {
+        return shared(|budget| Search::new(&exchanging, whole, score, budget), starts, budget);
+    }
+    let exchange = || {
+        let mut search = Search::new(&exchanging, whole, score, budget);
+        let starts = search.initial_plans();
+        search.run(in_turn(starts))
+    };
+    let (free, exchanged) = at_once(|| free.run(in_turn(starts)), exchange);
+    let spent = spent([&exchanged, &free]);
     let gains_enough = |found: &Incumbent| {
-        let recomputes = found.choices.values().any(|choice| choice.halo == Halo::Recomputed);
-        let ratio = if recomputes { HALO_GAIN } else { 1.0 };
+        let ratio = if recomputes(found) { HALO_GAIN } else { 1.0 };
         exchanged.as_ref().is_none_or(|than| gains(&found.score, &than.score, ratio))
     };
     let best = free.filter(gains_enough).or(exchanged);
     best.map(|best| Incumbent { evaluations: spent, ..best })
+}
+
+/// The best plan that two searches at once find from `starts`: one follows every second of them; the other begins with the other order
+/// of moves from the best one.
+fn shared<'a, 'b: 'a>(
+    search: impl Fn(u64) -> Search<'a, 'b> + Sync,
+    starts: Vec<InitialPlan>,
+    budget: u64,
+) -> Option<Incumbent> {
+    let best: Vec<InitialPlan> = starts.first().cloned().into_iter().collect();
+    let (own, others) = dealt(starts);
+    let follow = |starts: &[InitialPlan], order, budget| search(budget).run(in_order(starts, order));
+    let second = || {
+        let for_best = if others.is_empty() { budget } else { budget / 2 };
+        let other_order = follow(&best, Order::HalosFirst, for_best);
+        (other_order, follow(&others, Order::RatiosFirst, budget - for_best))
+    };
+    let (first, (other_order, second)) = at_once(|| follow(&own, Order::RatiosFirst, budget), second);
+    let spent = spent([&first, &other_order, &second]);
+    let is_better = |found: &Incumbent| first.as_ref().is_none_or(|than| found.score.better(&than.score));
+    let best = second.filter(is_better).or(first);
+    let gains_enough =
+        |found: &Incumbent| best.as_ref().is_none_or(|than| gains(&found.score, &than.score, OTHER_ORDER_GAIN));
+    let best = other_order.filter(gains_enough).or(best);
+    best.map(|best| Incumbent { evaluations: spent, ..best })
+}
+
+/// Both results; `other` in a thread of its own, if the system has one.
+fn at_once<A, B: Send>(one: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> (A, B) {
+    thread::scope(|scope| {
+        let spawned = thread::Builder::new().spawn_scoped(scope, &other);
+        let one = one();
+        match spawned {
+            Ok(spawned) => (one, spawned.join().unwrap_or_else(|panicked| resume_unwind(panicked))),
+            Err(_) => (one, other()),
+        }
+    })
+}
+
+fn spent<const N: usize>(found: [&Option<Incumbent>; N]) -> u64 {
+    found.into_iter().flatten().map(|found| found.evaluations).sum()
+}
+
+fn recomputes(found: &Incumbent) -> bool {
+    found.choices.values().any(|choice| choice.halo == Halo::Recomputed)
 }
 
 /// Whether a plan is worth more than `than` by this ratio, or violates less.
@@ -113,46 +175,47 @@ pub(super) fn gains(plan: &Score, than: &Score, ratio: f64) -> bool {
     }
 }
 
-fn search_from(
-    request: &PlanRequest<'_>,
-    whole: &[DeviceId],
-    score: Score,
-    budget: u64,
-    before: Option<&Choices>,
-) -> Option<Incumbent> {
-    let layers = Layers::of(&request.instance.representatives);
-    let of_layers = layers.iter().flat_map(Layers::segments).collect();
-    let whole = whole.to_vec();
-    let mut search = Search { request, of_layers, whole, spent: 0, budget, limit: budget, best: None, floor: score };
-    let subsets = search.subsets();
-    if let Some(mut at) = before.filter(|choices| !choices.is_empty()).and_then(|b| search.evaluate(b.clone()))
-        && let Some(devices) = subsets.first()
-    {
-        search.settle(&mut at, devices);
-        search.keep(at);
-        return search.found();
+/// In which order a plan is improved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    RatiosFirst,
+    HalosFirst,
+}
+
+/// Part of a search: from one plan in one order.
+struct Descent {
+    start: InitialPlan,
+    order: Order,
+    /// It may spend `1 / part` of the evaluations that are left.
+    part: u64,
+}
+
+/// Both orders from each start, the best start first.
+fn in_turn(starts: Vec<InitialPlan>) -> Vec<Descent> {
+    let both = |start: InitialPlan| {
+        let ratios = Descent { start: start.clone(), order: Order::RatiosFirst, part: 2 };
+        [ratios, Descent { start, order: Order::HalosFirst, part: 1 }]
+    };
+    starts.into_iter().flat_map(both).collect()
+}
+
+/// One order from each start. Each but the last leaves half of the evaluations to those after it.
+fn in_order(starts: &[InitialPlan], order: Order) -> Vec<Descent> {
+    let part = |number: usize| if number + 1 < starts.len() { 2 } else { 1 };
+    let descent = |(number, start): (usize, &InitialPlan)| Descent { start: start.clone(), order, part: part(number) };
+    starts.iter().enumerate().map(descent).collect()
+}
+
+/// Every second start for each of two searches: first the best one of each set of devices, then the others.
+fn dealt(starts: Vec<InitialPlan>) -> (Vec<InitialPlan>, Vec<InitialPlan>) {
+    let mut tried: BTreeSet<Vec<DeviceId>> = BTreeSet::new();
+    let is_first = |start: &InitialPlan| tried.insert(start.devices.iter().map(|(device, _)| *device).collect());
+    let (firsts, others): (Vec<_>, Vec<_>) = starts.into_iter().partition(is_first);
+    let (mut own, mut given) = (Vec::new(), Vec::new());
+    for (number, start) in firsts.into_iter().chain(others).enumerate() {
+        if number % 2 == 0 { &mut own } else { &mut given }.push(start);
     }
-    for InitialPlan { at: start, whole, devices } in search.initial_plans(subsets) {
-        // The first order may spend half of what is left.
-        search.limit = search.spent + budget.saturating_sub(search.spent) / 2;
-        search.whole = whole.clone();
-        let mut at = start.clone();
-        search.tune_ratios(&mut at, &COARSE);
-        search.settle(&mut at, &devices);
-        search.keep(at);
-        search.limit = budget;
-        search.whole = whole;
-        let mut at = start;
-        search.change_halos(&mut at);
-        search.unsplit(&mut at, &devices);
-        search.tune_ratios(&mut at, &STEPS);
-        search.settle(&mut at, &devices);
-        search.keep(at);
-        if search.is_over() {
-            break;
-        }
-    }
-    search.found()
+    (own, given)
 }
 
 pub(super) struct Search<'a, 'b> {
@@ -170,7 +233,37 @@ pub(super) struct Search<'a, 'b> {
     floor: Score,
 }
 
-impl Search<'_, '_> {
+impl<'a, 'b> Search<'a, 'b> {
+    fn new(request: &'a PlanRequest<'b>, whole: &[DeviceId], floor: Score, budget: u64) -> Search<'a, 'b> {
+        let layers = Layers::of(&request.instance.representatives);
+        let of_layers = layers.iter().flat_map(Layers::segments).collect();
+        Search { request, of_layers, whole: whole.to_vec(), spent: 0, budget, limit: budget, best: None, floor }
+    }
+
+    /// The best plan of these descents, while evaluations are left.
+    fn run(mut self, descents: Vec<Descent>) -> Option<Incumbent> {
+        for Descent { start, order, part } in descents {
+            self.limit = self.spent + self.budget.saturating_sub(self.spent) / part;
+            let InitialPlan { mut at, whole, devices } = start;
+            self.whole = whole;
+            match order {
+                Order::RatiosFirst => self.tune_ratios(&mut at, &COARSE),
+                Order::HalosFirst => {
+                    self.change_halos(&mut at);
+                    self.unsplit(&mut at, &devices);
+                    self.tune_ratios(&mut at, &STEPS);
+                }
+            }
+            self.settle(&mut at, &devices);
+            self.keep(at);
+            self.limit = self.budget;
+            if self.is_over() {
+                break;
+            }
+        }
+        self.found()
+    }
+
     /// The best of all that was found, with what was spent on all of it.
     fn found(self) -> Option<Incumbent> {
         let Search { best, spent, .. } = self;
@@ -182,10 +275,10 @@ impl Search<'_, '_> {
     }
 
     /// The plans to go on from, the best first: see the module's head.
-    fn initial_plans(&mut self, subsets: Vec<Vec<(DeviceId, f64)>>) -> Vec<InitialPlan> {
+    fn initial_plans(&mut self) -> Vec<InitialPlan> {
         let whole = self.whole.clone();
         let mut starts: Vec<InitialPlan> = Vec::new();
-        for devices in subsets {
+        for devices in self.subsets() {
             let equal: Vec<(DeviceId, f64)> = devices.iter().map(|(device, _)| (*device, 1.0)).collect();
             let is_equal = devices.windows(2).all(|pair| pair[0].1 == pair[1].1);
             for ratio in [Some(devices.clone()), Some(equal).filter(|_| !is_equal)].into_iter().flatten() {
@@ -222,6 +315,7 @@ impl Search<'_, '_> {
         for _ in 0..TURNS {
             let before = at.score;
             self.change_axis(at);
+            self.leave_out(at);
             self.change_halos(at);
             self.divide_shares(at);
             self.unsplit(at, devices);
