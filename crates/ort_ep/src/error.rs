@@ -19,6 +19,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// `self`, which the loss of an agent has led to.
+    pub fn of_loss(self) -> Error {
+        Error::Runtime(self.to_string())
+    }
+
     /// Whether only this model is refused: ONNX Runtime can compute it by itself.
     pub fn is_of_model(&self) -> bool {
         matches!(self, Error::Model(_) | Error::Session(SessionError::Model(_)))

@@ -87,7 +87,8 @@ impl Placement {
     pub fn run(&self, inputs: &BTreeMap<&str, TensorData>) -> Result<Vec<TensorData>, Error> {
         let mut attempts = 1;
         loop {
-            let deployed = self.deployed()?;
+            // Whatever keeps a plan from being loaded again is a consequence of the loss, not of the call's inputs.
+            let deployed = self.deployed().map_err(Error::of_loss)?;
             match deployed.run(inputs) {
                 Err(SessionError::Agent(_) | SessionError::Failed(_)) if attempts < ATTEMPTS => self.lose(&deployed),
                 done => return Ok(done?),

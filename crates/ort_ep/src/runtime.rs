@@ -48,7 +48,7 @@ impl Runtime {
             Ok(Err(error)) => error,
             Err(_) => Error::Refused("internal error: a panic; please report it".to_string()),
         };
-        // Of `EpFail` in a call, ONNX Runtime's Python package goes on without the provider.
+        // After `EpFail` in a call, ONNX Runtime's Python package continues without the provider.
         let code = match error {
             Error::Refused(_) | Error::Model(_) => ErrorCode::InvalidArgument,
             Error::Session(SessionError::BadInput(_) | SessionError::Model(_) | SessionError::Cluster(_)) => {
