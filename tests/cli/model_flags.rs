@@ -163,7 +163,7 @@ fn files_of_other_kinds_are_told_by_what_they_are() {
         ("memory place binary.relay", "this is a program or a shared library"),
         ("inspect folder.relay", "folder.relay: a folder without genai_config.json"),
         ("run folder.relay", "folder.relay: a folder without genai_config.json"),
-        ("export folder.relay --format dot", "folder.relay: Is a directory"),
+        ("export folder.relay --format dot", "folder.relay: a folder without genai_config.json"),
         ("inspect missing.relay", "missing.relay: No such file"),
         ("run m.relay --params plan.json", "plan.json: parameter file"),
         ("run m.relay --params folder.relay", "folder.relay: Is a directory"),

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use edgecut_agent::{
-    Cluster, ClusterError, DeviceDescription, DeviceKind, Link, LinkTable, Oversubscribed, client::Fleet,
+    Cluster, ClusterError, DeviceDescription, DeviceKind, Endpoint, Link, LinkTable, Oversubscribed, Server,
+    client::Fleet,
 };
 use edgecut_values::input_file::{self, MAX_TABLE_BYTES};
 
@@ -34,6 +35,14 @@ pub fn read_cluster(path: &Path, events: &Events) -> Result<Cluster, Error> {
         Err(error) => return Err(bad_cluster(path, text, error)),
     };
     Cluster::parse_with(&text, folder, found).map_err(|error| bad_cluster(path, text, error))
+}
+
+/// Whether all servers of the cluster file at `path` are other processes. `false` if it cannot be read, or finds its servers by discovery.
+pub fn is_remote(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let cluster = read_document(path).ok().and_then(|text| Cluster::parse(&text, folder).ok());
+    let is_remote = |server: &Server| matches!(server.endpoint, Endpoint::Remote { .. });
+    cluster.is_some_and(|cluster| !cluster.servers.is_empty() && cluster.servers.iter().all(is_remote))
 }
 
 /// The error for a bad cluster file, with line and column. If the file is of another kind, the error says so.

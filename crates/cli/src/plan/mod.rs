@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use edgecut_plan::{PlanSet, problem::Objective};
 use edgecut_session::{
     Events, ModelOptions, PlanOptions, Profiles, RecordedModel, Site,
+    cluster::is_remote,
     error::Message,
     model::Binding,
     plan::planner::{Planned, Planner},
@@ -28,9 +29,10 @@ use crate::{
 };
 
 impl Plan {
-    /// Whether all is computed on agents.
-    pub fn is_for_agents(&self) -> bool {
-        self.cluster.path().is_some()
+    /// Whether this process computes no model: other processes do, or all was measured before.
+    pub fn computes_elsewhere(&self) -> bool {
+        let is_recorded = || RecordedModel::sources(&self.model, &self.profile).is_some();
+        self.cluster.path().is_some_and(|path| is_remote(&path)) || is_recorded()
     }
 
     pub fn run(self) -> Outcome {
