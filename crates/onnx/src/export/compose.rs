@@ -246,7 +246,7 @@ fn sliced(data: &TensorData, axes: &[i64], begin: &[i64], end: &[i64]) -> Option
         shape[axis] = (to - from) as u64;
         let (block, from, to) = (size as usize * row, from as usize * row, to as usize * row);
         let blocks = content.bytes().chunks(block.max(1)).filter_map(|block| block.get(from..to));
-        let bytes: Vec<u8> = blocks.flatten().copied().collect();
+        let bytes: Vec<u8> = blocks.collect::<Vec<_>>().concat();
         content = TensorData::new(data.dtype(), shape, bytes).ok()?;
     }
     Some(content)
