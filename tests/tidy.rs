@@ -216,6 +216,7 @@ const FLAGS_IN_LIBRARIES: &[&str] = &[
     "--ptxas-options",
     "memory place MODEL --fuse",
     "rpc-server",
+    "--threads {threads}",
     "llama-cli",
     "--fit",
     "--tensor-split",

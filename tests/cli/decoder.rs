@@ -116,12 +116,16 @@ fn a_plan_by_layers_is_a_script_of_llama_cpp() {
     let (script, _) = done(folder.path(), "export plan.json --format llama-cpp");
     for part in [
         "# s1/cpu 1 layer, s0/cpu 1 layer and the output.",
-        "#   s1: rpc-server --host 0.0.0.0 --port 50052 --device CPU",
+        "#   s1: rpc-server --host 0.0.0.0 --port 50052 --device CPU --threads 1",
         "--rpc 127.0.0.1:50052,127.0.0.1:50053 --device RPC0,RPC1",
         "--split-mode layer --tensor-split 1,2 ",
     ] {
         assert!(script.contains(part), "{part}: {script}");
     }
+    let plan_text = fs::read_to_string(folder.path().join("plan.json")).unwrap();
+    fs::write(folder.path().join("hostile.json"), plan_text.replacen("\"127.0.0.1:", "\"$(id):", 1)).unwrap();
+    let (code, _, err) = run(folder.path(), "export hostile.json --format llama-cpp");
+    assert!(code == Some(2) && err.contains("host names and IPv4 addresses"), "{err}");
     let (said, _) = done(folder.path(), "export plan.json --format llama-cpp --output run.sh");
     assert_eq!(said.trim(), "s1/cpu 1 layer, s0/cpu 1 layer and the output");
     assert_eq!(fs::read_to_string(folder.path().join("run.sh")).unwrap(), script);

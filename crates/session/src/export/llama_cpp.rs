@@ -8,8 +8,8 @@ use std::{
     fmt::Write,
 };
 
-use edgecut_graph::OperatorId;
-use edgecut_plan::{DeviceId, Plan, file::DevicePlan};
+use edgecut_graph::{OperatorId, check_name};
+use edgecut_plan::{DeviceId, Plan, file::DevicePlan, planned_graph};
 
 use super::{
     file::{Content, Export, ExportedFile},
@@ -21,19 +21,25 @@ use crate::{Error, Model};
 /// The default port of llama.cpp's RPC server.
 const PORT: u16 = 50052;
 
+/// Most devices that llama.cpp uses (`llama_max_devices`).
+const MAX_DEVICES: usize = 16;
+
 /// The script of `plan` for its `model`, whose graph has no splits and schedules.
 pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions) -> Result<Export, Error> {
     let bad = |what: String| Error::BadInput(what.into());
+    let graph = model.graph();
+    // Checks the splits and states of the file.
+    planned_graph(graph, plan).map_err(Error::bad_input)?;
     let layers = layers(plan, model)?;
     if layers.is_empty() {
-        return Err(bad("llama.cpp runs decoders, and the model of the plan has no KV cache".to_string()));
+        let what = "llama.cpp runs decoders, and the plan has no state with the number of a layer, such as past_key_values.0.key";
+        return Err(bad(what.to_string()));
     }
-    let graph = model.graph();
     let placed = whole_placement(plan, graph).map_err(Error::bad_input)?;
     let output = graph.outputs.first().and_then(|output| graph.producer(*output));
     let output = placed.device(&output.into_iter().collect::<Vec<OperatorId>>(), plan);
     let split = TensorSplit::of(&layers, output).map_err(bad)?;
-    let text = script(plan, &split);
+    let text = script(plan, &split).map_err(bad)?;
     let summary = vec![split.summary(plan)];
     Ok(match &options.output {
         Some(path) => Export { files: vec![ExportedFile::new(path, Content::Text(text))], text: None, summary },
@@ -44,12 +50,16 @@ pub(super) fn export(plan: &Plan, model: &Model, options: &ExportOptions) -> Res
 /// The share of a layer that each device has: of its KV cache.
 type Shares = BTreeMap<DeviceId, f64>;
 
-/// By layer: which devices have its caches. A layer has the number in the names of its caches.
+/// By layer: the shares of its caches by device. A layer has the number in the names of its caches.
+///
+/// # Errors
+/// If whole caches of one layer are on different devices.
 fn layers(plan: &Plan, model: &Model) -> Result<Vec<Shares>, Error> {
     let graph = model.graph();
     let placed = whole_placement(plan, graph).map_err(Error::bad_input)?;
     let states = graph.states(&plan.model.states).map_err(Error::bad_input)?;
     let mut layers: BTreeMap<u64, Shares> = BTreeMap::new();
+    let mut whole: BTreeMap<u64, DeviceId> = BTreeMap::new();
     for state in states {
         let (Some(layer), Some(operator)) = (number_in(&graph.tensor(state.input).name), graph.producer(state.output))
         else {
@@ -58,11 +68,19 @@ fn layers(plan: &Plan, model: &Model) -> Result<Vec<Shares>, Error> {
         let shares = layers.entry(layer).or_default();
         match plan.splits.iter().find(|split| split.operator == operator) {
             Some(split) => {
+                let size = split.cuts.last().copied().unwrap_or_default().max(1);
                 for (cut, device) in split.cuts.windows(2).zip(&split.devices) {
-                    *shares.entry(*device).or_default() += (cut[1] - cut[0]) as f64;
+                    *shares.entry(*device).or_default() += cut[1].saturating_sub(cut[0]) as f64 / size as f64;
                 }
             }
-            None => *shares.entry(placed.device(&[operator], plan)).or_default() += 1.0,
+            None => {
+                let device = placed.device(&[operator], plan);
+                *shares.entry(device).or_default() += 1.0;
+                if *whole.entry(layer).or_insert(device) != device {
+                    let what = "llama.cpp keeps the caches of a layer together, and the plan has them on two devices";
+                    return Err(Error::BadInput(what.into()));
+                }
+            }
         }
     }
     Ok(layers.into_values().collect())
@@ -104,7 +122,7 @@ impl TensorSplit {
             }
             match found.last_mut().filter(|(last, _)| *last == output) {
                 Some((_, count)) => *count += 1,
-                // An empty range of layers before it: no other device can have the output alone.
+                // A device without layers can have the output: it comes last, with a share of 1.
                 None if !devices.contains(&output) => found.push((output, 1)),
                 None => {
                     let what = "llama.cpp computes the output where the last layer is, and the plan does not";
@@ -173,33 +191,62 @@ impl TensorSplit {
     }
 }
 
-/// A shell script that runs a GGUF file of the model so.
-fn script(plan: &Plan, split: &TensorSplit) -> String {
-    let devices: Vec<&DevicePlan> =
-        split.devices().iter().filter_map(|device| plan.devices.get(device.0 as usize)).collect();
+/// A shell script that runs a GGUF file of the model with this distribution.
+///
+/// # Errors
+/// If llama.cpp cannot reach a device, or a name or an address cannot stand in a script.
+fn script(plan: &Plan, split: &TensorSplit) -> Result<String, String> {
+    let unknown = |device: DeviceId| format!("the plan has no device {}", device.0);
+    let found = |device: DeviceId| plan.devices.get(device.0 as usize).ok_or_else(|| unknown(device));
+    let devices: Vec<&DevicePlan> = split.devices().into_iter().map(found).collect::<Result<_, _>>()?;
+    if devices.len() > MAX_DEVICES {
+        return Err(format!("llama.cpp uses at most {MAX_DEVICES} devices, and the plan has {}", devices.len()));
+    }
+    for name in devices.iter().flat_map(|device| [&device.server, &device.device]) {
+        check_name(name).map_err(|error| format!("a server or device of the plan {error}"))?;
+    }
+    let is_one_server = devices.iter().all(|device| device.server == devices[0].server);
+    let hosts: Vec<&str> = devices
+        .iter()
+        .map(|device| host(&device.server, device.address.as_deref(), is_one_server))
+        .collect::<Result<_, _>>()?;
     let mut text = "#!/bin/sh\n# llama.cpp, built with -DGGML_RPC=ON, runs a GGUF file of the model: script MODEL.gguf [ARGUMENT...]\n".to_string();
     let _ = writeln!(text, "# {}.", split.summary(plan));
     text += "# First start on each server, in a network that you trust (rpc-server is ggml-rpc-server in newer versions):\n";
-    for (at, device) in devices.iter().enumerate() {
-        let name = match device.device.as_str() {
-            "cpu" => "CPU".to_string(),
-            other => other.replace("gpu", "CUDA"),
+    for (device, port) in devices.iter().zip(PORT..) {
+        let (name, threads) = match (device.device.as_str(), device.threads) {
+            ("cpu", Some(threads)) => ("CPU".to_string(), format!(" --threads {threads}")),
+            ("cpu", None) => ("CPU".to_string(), String::new()),
+            (gpu, _) => (gpu.replace("gpu", "CUDA"), String::new()),
         };
-        let port = PORT + at as u16;
-        let _ = writeln!(text, "#   {}: rpc-server --host 0.0.0.0 --port {port} --device {name}", device.server);
+        let server = &device.server;
+        let _ = writeln!(text, "#   {server}: rpc-server --host 0.0.0.0 --port {port} --device {name}{threads}");
     }
-    let endpoint = |(at, device): (usize, &&DevicePlan)| {
-        let host = device.address.as_deref().and_then(|address| address.rsplit_once(':')).map(|(host, _)| host);
-        format!("{}:{}", host.unwrap_or(&device.server), PORT + at as u16)
-    };
-    let rpc: Vec<String> = devices.iter().enumerate().map(endpoint).collect();
+    if devices.iter().any(|device| device.address.is_none()) && !is_one_server {
+        text += "# The plan has no addresses: replace the names of servers.\n";
+    }
+    let rpc: Vec<String> = hosts.iter().zip(PORT..).map(|(host, port)| format!("{host}:{port}")).collect();
     let names: Vec<String> = (0..devices.len()).map(|at| format!("RPC{at}")).collect();
     let (mode, shares) = split.arguments();
-    text += "model=$1\nshift\n";
+    text += "model=${1:?usage: $0 MODEL.gguf [ARGUMENT...]}\nshift\n";
     let _ = writeln!(text, "exec llama-cli --model \"$model\" --rpc {} --device {} \\", rpc.join(","), names.join(","));
     let more = if mode == "tensor" { " --fit off" } else { "" };
     let _ = writeln!(text, "    --split-mode {mode} --tensor-split {shares} --gpu-layers 999{more} \"$@\"");
-    text
+    Ok(text)
+}
+
+/// Where llama.cpp finds the device's RPC server.
+fn host<'a>(server: &'a str, address: Option<&'a str>, is_one_server: bool) -> Result<&'a str, String> {
+    let Some(address) = address else {
+        return Ok(if is_one_server { "127.0.0.1" } else { server });
+    };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if host.is_empty() || host.starts_with('-') || !host.chars().all(is_plain) {
+        let shown = address.escape_debug();
+        return Err(format!("{server}: llama.cpp takes host names and IPv4 addresses, not {shown}"));
+    }
+    Ok(host)
 }
 
 #[cfg(test)]
@@ -237,5 +284,15 @@ mod tests {
         assert_eq!(number_in("past_key_values.11.key"), Some(11));
         assert_eq!(number_in("past_key_3"), Some(3));
         assert_eq!(number_in("state"), None);
+    }
+
+    #[test]
+    fn only_plain_addresses_stand_in_the_script() {
+        assert_eq!(host("s1", Some("10.0.0.1:7600"), false), Ok("10.0.0.1"));
+        assert_eq!(host("s1", None, false), Ok("s1"));
+        assert_eq!(host("s1", None, true), Ok("127.0.0.1"));
+        for address in ["$(id):7000", "a;id;:1", "[::1]:7000", "a b:1", ":7000", "-x:1", "a,b:1", "a\n:1"] {
+            assert!(host("s1", Some(address), false).is_err(), "{address:?}");
+        }
     }
 }
