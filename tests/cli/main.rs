@@ -26,6 +26,7 @@ mod hostile_inputs;
 mod idle_connections;
 mod inspect;
 mod interrupted_plan;
+mod llama_cpp;
 mod memory;
 mod model_flags;
 mod monitoring;

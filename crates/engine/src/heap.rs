@@ -42,7 +42,7 @@ pub fn release_freed() {
 /// Reserves `bytes` of the heap, in huge pages, for what a C library is about to allocate itself, such as the weights that ONNX Runtime
 /// packs. Takes no memory until it is written. Has no effect before [`configure_heap`].
 ///
-/// A token of a decoder of 1.1 billion parameters of 4 bits takes 26.4 ms instead of 28.3 ms on one core.
+/// A token of a decoder of 1.1 billion parameters of 4 bits takes 26.6 ms instead of 28.3 ms on one core.
 pub fn prepare_heap(bytes: usize) {
     system::prepare(bytes);
 }
