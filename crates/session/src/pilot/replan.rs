@@ -31,6 +31,15 @@ pub struct Replanner<'a, 'r, 's> {
     pub shards: &'a mut Shards<'s>,
 }
 
+/// A candidate within the limits on memory.
+struct WithinMemory<'r> {
+    candidate: Candidate,
+    /// At the costs that are known in the end.
+    request: PlanRequest<'r>,
+    /// Whether shards were measured for it.
+    is_measured: bool,
+}
+
 impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan, or the one that is nearest to limits and targets, and the request at the costs of shards that are
     /// known in the end. The same comes out the next time, unless this ends before all shards that plans ask for are measured.
@@ -42,8 +51,18 @@ impl<'r> Replanner<'_, 'r, '_> {
             let request = self.with_known_shards();
             return Ok((planner::nearest(&request)?, request));
         }
-        let (solved, request) = self.solved()?;
-        self.within_memory(solved, request)
+        let begun = Instant::now();
+        let mut rounds = 0;
+        loop {
+            let (solved, request) = self.solved()?;
+            let found = self.within_memory(solved, request, begun)?;
+            let is_over = rounds == self.options.replans() || self.is_impatient(begun) || self.is_stopped();
+            // A search at the costs that were measured last may find another plan.
+            if !found.is_measured || is_over {
+                return Ok((found.candidate, found.request));
+            }
+            rounds += 1;
+        }
     }
 
     /// `other` with its shards measured, and the request at the costs that are known then.
@@ -76,14 +95,14 @@ impl<'r> Replanner<'_, 'r, '_> {
             (self.progress)(PlanEvent::Searching);
             let candidate = split::nearest(&request, state.start())?;
             (self.progress)(PlanEvent::Found(Progress::of(&candidate)));
-            if self.request.goal.search.stop.is_requested() {
+            if self.is_stopped() {
                 let score = candidate.solution.evaluation.score;
                 return Ok((state.better_measured(score).unwrap_or(candidate), request));
             }
             if state.is_exhausted() {
                 return Ok((candidate, request));
             }
-            if begun.elapsed() >= self.options.patience
+            if self.is_impatient(begun)
                 && let Some(best) = state.unpromising(candidate.solution.evaluation.score)
             {
                 return Ok((best, request));
@@ -120,19 +139,22 @@ impl<'r> Replanner<'_, 'r, '_> {
         candidate
     }
 
-    /// `solved` within the limits on memory, again where the memory of its shards was an estimate that is too small.
+    /// `solved`, or what the strategies for limits on memory find in its place, at measured costs of its shards: what
+    /// their estimates promise may not hold, and then `solved` may be the better one. Planning has `begun` then.
     fn within_memory(
         &mut self,
         solved: Candidate,
         mut request: PlanRequest<'r>,
-    ) -> Result<(Candidate, PlanRequest<'r>), PlanningError> {
+        begun: Instant,
+    ) -> Result<WithinMemory<'r>, PlanningError> {
         if request.may_schedule() {
             (self.progress)(PlanEvent::SearchingSchedules);
         }
-        let mut candidate = within_memory(&request, solved);
+        let mut is_measured = false;
+        let mut candidate = within_memory(&request, solved.clone());
         for _ in 0..if self.request.instance.is_limited() { self.options.replans() } else { 0 } {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
-            if is_settled || self.request.goal.search.stop.is_requested() {
+            if is_settled || self.is_stopped() {
                 break;
             }
             match self.measure(&candidate) {
@@ -143,13 +165,20 @@ impl<'r> Replanner<'_, 'r, '_> {
                 }
                 added => drop(added?),
             }
+            is_measured = true;
             request = self.with_known_shards();
-            candidate = split::reevaluate(&request, &candidate)?;
-            if !candidate.solution.missed.is_empty() {
-                candidate = within_memory(&request, candidate);
+            let solved = split::reevaluate(&request, &solved)?;
+            if self.is_impatient(begun) {
+                candidate = split::reevaluate(&request, &candidate)?;
+                let objective = request.goal.objective;
+                if solved.rank(objective) < candidate.rank(objective) {
+                    candidate = solved;
+                }
+                break;
             }
+            candidate = within_memory(&request, solved);
         }
-        Ok((candidate, request))
+        Ok(WithinMemory { candidate, request, is_measured })
     }
 
     /// A candidate chosen by pilot runs, with the memory of its shards measured where that was an estimate, and the
@@ -188,6 +217,14 @@ impl<'r> Replanner<'_, 'r, '_> {
         }
         let request = known.applied_to(&request);
         (candidate, request)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.request.goal.search.stop.is_requested()
+    }
+
+    fn is_impatient(&self, begun: Instant) -> bool {
+        begun.elapsed() >= self.options.patience
     }
 
     /// The request with all that is known of shards.
