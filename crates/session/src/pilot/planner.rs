@@ -98,7 +98,16 @@ fn piloted<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+    use std::{
+        cell::RefCell,
+        collections::BTreeMap,
+        path::Path,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        time::Duration,
+    };
 
     use tokio::runtime::Runtime;
 
@@ -288,6 +297,40 @@ def @main(%x: Tensor[(1, 4, 128, 128), float32], %w1: Tensor[(64, 4, 1, 1), floa
         let refused = |event: &PlanEvent| matches!(event, PlanEvent::PilotRefused { .. });
         assert!(events.borrow().iter().any(refused), "{:?}", events.borrow());
         assert!(events.borrow().contains(&PlanEvent::LimitRestarted), "{:?}", events.borrow());
+    }
+
+    #[test]
+    fn the_fastest_that_ran_is_chosen_once_planning_is_stopped() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let graph = import("model", layers().as_bytes(), &ImportOptions::default()).unwrap().graph;
+        let model = ModelGroups::of(&graph, Granularity::Fused);
+        let lab = lab(&graph, &[None, None]);
+        let profiles: Vec<DeviceRows> = lab.surveyed.iter().map(DeviceRows::from).collect();
+        let settings = PlanSettings { may_split: false, ..settings() };
+        let request = settings.request(&model, &lab.inventory, &profiles, |device| lab.address(device)).unwrap();
+        // By memory each device gets some of the layers, and what passes between them takes longer than predicted.
+        let halves = request.with_goal(Goal { objective: Objective::Memory, ..request.goal.clone() });
+        let first = planner::nearest(&halves).unwrap();
+        assert!(!first.uses_one_device());
+        let given = BTreeMap::new();
+        let pilot = PilotAgents { fleet: &lab.fleet, cluster: &lab.cluster, given: &given, runtime: &lab.runtime };
+        let options = PilotOptions { run_time: Micros(2e4), ..PilotOptions::default() };
+        let runs = RefCell::new(Vec::new());
+        let progress = |event| {
+            let PlanEvent::PilotRun { devices, time, .. } = event else { return };
+            runs.borrow_mut().push((devices, time));
+            STOP.store(runs.borrow().len() == 2, Ordering::Relaxed);
+        };
+        let request = request.with_stop(Stop::new(None, &STOP));
+        let runner = PilotRunner { agents: &pilot, options: &options, progress: &progress, request: &request };
+        let (found, _) = runner.run(first).unwrap();
+        let runs = runs.into_inner();
+        assert_eq!(runs.len(), 2, "{runs:?}");
+        let value =
+            |(devices, time): &(usize, Micros)| time.0 * if *devices == 1 { 1.0 } else { options.second_device_gain };
+        let (devices, time) = runs.iter().min_by(|a, b| value(a).total_cmp(&value(b))).unwrap();
+        assert_eq!(found.uses_one_device(), *devices == 1, "{runs:?}");
+        assert!(found.notes.iter().any(|note| note.starts_with(&format!("pilot run: {time} "))), "{:?}", found.notes);
     }
 
     #[test]

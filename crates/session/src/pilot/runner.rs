@@ -105,7 +105,7 @@ impl PilotRunner<'_> {
         // Which plan needs the least memory follows from sizes, and which one the least energy from times that are
         // known of groups; only where times of runs decide do finalists take turns.
         let is_of_time = matches!(self.request.goal.objective, Objective::Latency | Objective::Throughput);
-        if is_of_time && !self.is_stopped() && failure.is_none() {
+        if is_of_time && failure.is_none() {
             let before = trials.clone();
             trials = match self.compared(trials, &mut known, &mut reserve) {
                 Err(PlanningError::Pilot(why)) if why.is_of_agent() && !before.is_empty() => {
@@ -156,7 +156,7 @@ impl PilotRunner<'_> {
         let request = known.applied_to(self.request);
         let others = fastest(&trials).map(|fastest| by_ratio_rules(&request, self.options, &fastest.candidate));
         for candidate in others.into_iter().flatten() {
-            if is_new(&trials, &candidate) {
+            if is_new(&trials, &candidate) && !self.is_stopped() {
                 trials.extend(self.trial(candidate, known, reserve)?);
             }
         }
@@ -198,8 +198,8 @@ impl PilotRunner<'_> {
     }
 
     /// Runs the finalists interleaved, so that a temporary disturbance of the agents affects all of them. Returns them
-    /// best first, each with the median of its runs, followed by the other trials. A candidate that an agent refuses is
-    /// dropped: it might be refused later too.
+    /// best first, each with the median of its runs, followed by the other trials. Once planning is stopped, the runs
+    /// that there are decide. A candidate that an agent refuses is dropped: it might be refused later too.
     fn in_turns(&self, mut trials: Vec<Trial>, reserve: &mut MemoryReserve) -> Result<Vec<Trial>, PlanningError> {
         trials.sort_by(|a, b| a.outcome.time().0.total_cmp(&b.outcome.time().0));
         let times: Vec<f64> = trials.iter().map(|trial| trial.outcome.time().0).collect();
@@ -222,6 +222,11 @@ impl PilotRunner<'_> {
                 outcomes.extend(self.attempt(&trial.candidate, 1, reserve)?);
             }
         }
+        if turns == 0 {
+            // The runs before decide.
+            compared.iter_mut().for_each(|(trial, outcomes)| outcomes.push(trial.outcome.clone()));
+            turns = 1;
+        }
         compared.retain(|(_, outcomes)| outcomes.len() == turns);
         let time = |outcome: &PilotOutcome| outcome.time().0;
         let times: Vec<Vec<f64>> = compared.iter().map(|(_, outcomes)| outcomes.iter().map(time).collect()).collect();
@@ -230,7 +235,7 @@ impl PilotRunner<'_> {
         let mut ranked: Vec<(f64, Trial)> = Vec::new();
         for (score, (trial, mut outcomes)) in scores.into_iter().zip(compared) {
             outcomes.sort_by(|a, b| time(a).total_cmp(&time(b)));
-            let outcome = if turns > 0 { outcomes.swap_remove(turns / 2) } else { trial.outcome };
+            let outcome = outcomes.swap_remove(turns / 2);
             ranked.push((score, Trial { outcome, candidate: trial.candidate }));
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
