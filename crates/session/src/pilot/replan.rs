@@ -152,7 +152,8 @@ impl<'r> Replanner<'_, 'r, '_> {
         }
         let mut is_measured = false;
         let mut candidate = within_memory(&request, solved.clone());
-        for _ in 0..if self.request.instance.is_limited() { self.options.replans() } else { 0 } {
+        let rounds = if self.request.instance.is_limited() { self.options.replans() } else { 0 };
+        for round in 1..=rounds {
             let is_settled = candidate.splits.is_empty() || candidate.is_scheduled();
             if is_settled || self.is_stopped() {
                 break;
@@ -168,7 +169,8 @@ impl<'r> Replanner<'_, 'r, '_> {
             is_measured = true;
             request = self.with_known_shards();
             let solved = split::reevaluate(&request, &solved)?;
-            if self.is_impatient(begun) {
+            // No search follows: what it would find could not be measured, or needs time that is not left.
+            if round == rounds || self.is_impatient(begun) || self.is_stopped() {
                 candidate = split::reevaluate(&request, &candidate)?;
                 let objective = request.goal.objective;
                 if solved.rank(objective) < candidate.rank(objective) {
