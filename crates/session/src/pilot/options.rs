@@ -19,9 +19,10 @@ pub struct PilotOptions {
     /// It continues only if the objective's value fell below this fraction of the previous value.
     pub continuation_gain: f64,
 
-    /// Recomputations and time before replanning ends because estimates promise less than `continuation_gain`. Until then a
-    /// plan that is made again is the same.
+    /// Minimum number of recomputations before replanning ends because estimates promise less than `continuation_gain`.
     pub min_replans: usize,
+    /// Time before replanning ends so, and before limits on memory give no reason for another search. Until then a plan that is
+    /// made again is the same.
     pub patience: Duration,
     /// The part of a time limit after which the search before pilot runs, or before a front, ends: what follows needs the rest.
     /// Also the part of the remaining time that each search within lowered memory limits gets.

@@ -31,7 +31,7 @@ pub struct Replanner<'a, 'r, 's> {
     pub shards: &'a mut Shards<'s>,
 }
 
-/// A candidate within the limits on memory.
+/// What the strategies for limits on memory found.
 struct WithinMemory<'r> {
     candidate: Candidate,
     /// At the costs that are known in the end.
@@ -42,7 +42,8 @@ struct WithinMemory<'r> {
 
 impl<'r> Replanner<'_, 'r, '_> {
     /// The best plan, or the one that is nearest to limits and targets, and the request at the costs of shards that are
-    /// known in the end. The same comes out the next time, unless this ends before all shards that plans ask for are measured.
+    /// known in the end. The same comes out the next time, unless this ends early: by a stop, a lost agent, the maximum number of
+    /// rounds or [`PilotOptions::patience`].
     ///
     /// # Errors
     /// If some group runs nowhere, or a measurement cannot be stored.
@@ -139,8 +140,9 @@ impl<'r> Replanner<'_, 'r, '_> {
         candidate
     }
 
-    /// `solved`, or what the strategies for limits on memory find in its place, at measured costs of its shards: what
-    /// their estimates promise may not hold, and then `solved` may be the better one. Planning has `begun` then.
+    /// `solved`, or what the strategies for limits on memory find in its place, with its shards measured as far
+    /// as rounds and agents allow: at estimated costs a candidate may look better than `solved` that is not. `begun` is when
+    /// planning began, for [`PilotOptions::patience`].
     fn within_memory(
         &mut self,
         solved: Candidate,
