@@ -64,7 +64,7 @@ pub use graph::{Graph, Operator, Origin, Tensor};
 pub use hoist::{HoistedGraph, hoist_constants};
 pub use id::{OperatorId, TensorId};
 pub use link::{FitError, LinkCost};
-pub use part::Part;
+pub use part::{Part, Parts};
 pub use state::{StateError, StatePair, StatePairError, StateTensors};
 pub use tensor::{ContentHash, TensorData, TensorError};
 pub use topological::topological_order;

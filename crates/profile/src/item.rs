@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::Signature;
 use edgecut_graph::{
-    Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, TensorId, TensorType, attach_constants,
-    fuse, units::Bytes,
+    Arg, FusionClass, Granularity, Graph, Operator, OperatorId, Origin, Part, Parts, TensorId, TensorType,
+    attach_constants, fuse, units::Bytes,
 };
 use edgecut_ops as ops;
 use edgecut_ops::passes::summary::flops;
@@ -41,7 +41,8 @@ pub fn items(graph: &Graph, granularity: Granularity) -> Vec<Item> {
         Granularity::Op => graph.operators().map(|(id, _)| vec![id]).collect(),
         Granularity::Fused => attach_constants(graph, fuse(graph, |operator| fusion_class(graph, operator))),
     };
-    groups.into_iter().map(|operators| Item::new(graph, operators)).collect()
+    let parts = Parts::of(graph);
+    groups.into_iter().map(|operators| Item::of(&parts, operators)).collect()
 }
 
 /// By item: the first with the same signature, possibly itself.
@@ -72,9 +73,15 @@ pub(crate) fn fusion_class(graph: &Graph, operator: &Operator) -> FusionClass {
 }
 
 impl Item {
-    /// The item of `operators`, which are in program order.
+    /// The item of `operators`, which are in program order. For many items of a graph, see [`Item::of`].
     pub fn new(graph: &Graph, operators: Vec<OperatorId>) -> Item {
-        let Part { graph: part, whole_tensor, .. } = Part::cut(graph, &operators);
+        Item::of(&Parts::of(graph), operators)
+    }
+
+    /// The item of `operators` of one graph, which are in program order.
+    pub fn of(parts: &Parts<'_>, operators: Vec<OperatorId>) -> Item {
+        let graph = parts.whole();
+        let Part { graph: part, whole_tensor, .. } = parts.cut(&operators);
         let names: Vec<&str> = operators.iter().map(|id| graph.operator(*id).name.as_str()).collect();
         let ty = |id: &TensorId| &part.tensor(*id).ty;
         let size = |ids: &[TensorId]| ids.iter().filter_map(|id| ty(id).bytes()).sum::<Bytes>();

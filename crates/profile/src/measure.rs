@@ -11,7 +11,7 @@ use crate::{
     metering::ItemEnergy, sampling::Samples, warm_up_copy::WarmUpCopy,
 };
 use edgecut_engine::{Engine, EngineError, Executable, GeneratedContents, ParameterSource};
-use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId, units::Bytes};
+use edgecut_graph::{Graph, OperatorId, Part, Parts, TensorData, TensorId, units::Bytes};
 use edgecut_values as values;
 
 /// What is measured: items of a graph, by an engine, on given contents.
@@ -94,12 +94,12 @@ pub fn isolated(
     let budget = Budget::new(sampling);
     let (cache_flush, load) = (CacheFlush::of(graph), MachineLoad::start());
     let mut table: HashMap<TensorId, TensorData> = graph.inputs().zip(target.inputs.iter().cloned()).collect();
-    let last_use = last_uses(graph, items);
+    let (last_use, parts) = (last_uses(graph, items), Parts::of(graph));
     for (index, item) in items.iter().enumerate().take(last + 1) {
         if (target.is_cancelled)() {
             return Ok(());
         }
-        let part = Part::cut(graph, &item.operators);
+        let part = parts.cut(&item.operators);
         let need = target.item_bytes(item);
         let computed = target.check_memory(need).and_then(|()| operands(&part, &table)).and_then(|inputs| {
             let whole = |t: TensorId| part.whole_tensor[t.0 as usize];

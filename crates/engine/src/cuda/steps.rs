@@ -17,7 +17,7 @@ use crate::{
     timed,
     tract::{operator_error, supported, to_tract, wire_graph},
 };
-use edgecut_graph::{Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId, units::Bytes};
+use edgecut_graph::{Graph, Operator, OperatorId, Origin, Parts, TensorData, TensorId, units::Bytes};
 use edgecut_ops::{Unsupported, passes::decompose_quantisation::decompose_quantisation};
 
 /// A loaded graph.
@@ -79,8 +79,9 @@ impl GpuSteps {
         let constant_outputs = graph.outputs.iter().copied().filter(is_constant);
         let constant_outputs = constant_outputs.map(|id| Ok((id, content(id)?))).collect::<Result<_, EngineError>>()?;
         let mut steps = Vec::with_capacity(groups.len());
+        let parts = Parts::of(graph);
         for (index, operators) in groups.iter().enumerate() {
-            let part = Part::cut(graph, operators);
+            let part = parts.cut(operators);
             if part.graph.outputs.is_empty() {
                 continue;
             }

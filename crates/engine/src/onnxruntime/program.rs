@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, path::Path};
 
-use edgecut_graph::{Graph, OperatorId, Part, TensorData, TensorId};
+use edgecut_graph::{Graph, OperatorId, Part, Parts, TensorData, TensorId};
 use edgecut_onnx::{ExportOptions, export, expressible};
 
 use super::{
@@ -81,10 +81,11 @@ impl Preparation<'_> {
 
     /// Refuses the operators that cannot be written as ONNX.
     fn refuse_inexpressible(&mut self) {
+        let parts = Parts::of(self.graph);
         for (id, _) in self.graph.operators() {
             // What depends on the content of a parameter is decided with it.
             let Err(unsupported) = expressible(self.graph, id) else { continue };
-            let alone = Part::cut(self.graph, &[id]);
+            let alone = parts.cut(&[id]);
             let content = |t: TensorId| self.content(alone.whole_tensor[t.0 as usize]);
             if export(&alone.graph, &ExportOptions::new(&content)).is_err() {
                 self.refused[id.0 as usize] = Some(unsupported.reason);
@@ -95,9 +96,9 @@ impl Preparation<'_> {
     /// All programs; `None` if more operators have been refused.
     fn programs(&mut self) -> Result<Option<Vec<Program>>, EngineError> {
         let is_embedded: Vec<bool> = self.refused.iter().map(Option::is_some).collect();
-        let mut programs = Vec::new();
+        let (mut programs, parts) = (Vec::new(), Parts::of(self.graph));
         for segment in self.divided(segments(self.graph, &is_embedded)) {
-            let part = Part::cut(self.graph, &segment.operators);
+            let part = parts.cut(&segment.operators);
             if part.graph.outputs.is_empty() {
                 continue;
             }

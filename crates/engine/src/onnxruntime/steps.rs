@@ -7,7 +7,7 @@ use std::{
 };
 
 use edgecut_graph::{
-    Graph, OperatorId, Origin, Part, TensorData, TensorId,
+    Graph, OperatorId, Origin, Parts, TensorData, TensorId,
     units::{Bytes, Micros},
 };
 use edgecut_onnx as onnx;
@@ -443,10 +443,11 @@ fn shares(groups: &[Vec<OperatorId>], times: &HashMap<OperatorId, f64>) -> Vec<f
 
 /// The steps of `groups`, with the bytes of the tensors that are live while each runs.
 fn step_memory(graph: &Graph, groups: &[Vec<OperatorId>]) -> Vec<StepMemory> {
+    let parts = Parts::of(graph);
     let mut steps: Vec<(usize, StepTensors)> = groups
         .iter()
         .enumerate()
-        .map(|(index, group)| (index, StepTensors::of(&Part::cut(graph, group))))
+        .map(|(index, group)| (index, StepTensors::of(&parts.cut(group))))
         .filter(|(_, tensors)| !tensors.outputs.is_empty())
         .collect();
     find_last_uses(&graph.outputs, steps.iter_mut().map(|(_, tensors)| tensors));

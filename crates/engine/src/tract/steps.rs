@@ -16,7 +16,7 @@ use crate::{
     step_tensors::{NamedTensor, StepTensors, find_last_uses},
 };
 use edgecut_graph::{
-    Graph, Operator, OperatorId, Origin, Part, TensorData, TensorId,
+    Graph, Operator, OperatorId, Origin, Part, Parts, TensorData, TensorId,
     units::{Bytes, Micros},
 };
 use edgecut_ops::composite_kernel;
@@ -141,17 +141,17 @@ impl TractSteps {
             *readers_left.entry(operand).or_default() += 1;
         }
         let mut steps = Vec::with_capacity(groups.len());
-        let mut programs = ProgramCache::default();
+        let (mut programs, parts) = (ProgramCache::default(), Parts::of(graph));
         for (index, operators) in groups.iter().enumerate() {
             for operand in operators.iter().flat_map(|id| graph.operator(*id).operands()) {
                 readers_left.entry(operand).and_modify(|left| *left -= 1);
             }
-            let part = Part::cut(graph, operators);
+            let part = parts.cut(operators);
             if has_fixed_shapes(&part.graph) {
                 steps.extend(TractStep::new(&context, index, &part, &mut contents, &mut programs)?);
             } else {
                 for operator in part.whole_operator {
-                    let alone = Part::cut(graph, &[operator]);
+                    let alone = parts.cut(&[operator]);
                     steps.extend(TractStep::new(&context, index, &alone, &mut contents, &mut programs)?);
                 }
             }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use edgecut_graph::{DeviceName, Graph, OperatorId, Origin, Part, StateError, StateTensors, TensorId};
+use edgecut_graph::{DeviceName, Graph, OperatorId, Origin, Part, Parts, StateError, StateTensors, TensorId};
 
 use super::file::Plan;
 use crate::{
@@ -51,7 +51,7 @@ pub fn stages(plan: &Plan, graph: &Graph) -> Result<Vec<Stage>, StageError> {
         let ranges = cut(placed.exchanges(index));
         queues.push(ranges.into_iter().map(|range| device.order[range].to_vec()).collect());
     }
-    let mut made: BTreeSet<TensorId> = BTreeSet::new();
+    let (mut made, parts): (BTreeSet<TensorId>, _) = (BTreeSet::new(), Parts::of(graph));
     let mut stages = Vec::with_capacity(queues.iter().map(VecDeque::len).sum());
     loop {
         let (mut next, mut blocked) = (None, None);
@@ -72,7 +72,7 @@ pub fn stages(plan: &Plan, graph: &Graph) -> Result<Vec<Stage>, StageError> {
         let groups = queues[device].pop_front().unwrap_or_default();
         let operators: Vec<OperatorId> = placed.operators(&groups).collect();
         made.extend(operators.iter().flat_map(|id| &graph.operator(*id).outputs));
-        stages.push(Stage { device: DeviceId(device as u32), groups, part: Part::cut(graph, &operators) });
+        stages.push(Stage { device: DeviceId(device as u32), groups, part: parts.cut(&operators) });
     }
 }
 

@@ -150,8 +150,8 @@ impl SubjectOptions {
             bytes: item.bytes,
             operators: item.operators,
         };
-        let operators = graph.operators().map(|(id, _)| group(Item::new(&graph, vec![id]))).collect();
-        let groups = items(&graph, Granularity::Fused).into_iter().map(group).collect();
+        let [operators, groups] = [Granularity::Op, Granularity::Fused]
+            .map(|granularity| items(&graph, granularity).into_iter().map(group).collect());
         let costs = ModelCosts { operators, groups, is_profiled: costs.is_some() };
         Ok(MemorySubject {
             title,
