@@ -107,6 +107,16 @@ const checks = {
     await row.click();
     assert.ok((await tab.locator("#plan .details h4").textContent()).startsWith(number));
   },
+  async "activities of a device are as long as the latency"() {
+    const bars = tab.locator("#accuracy .breakdown rect.bar");
+    if (!await tab.locator("#accuracy").count()) return;
+    assert.ok(await bars.count() > 0);
+    const ends = await bars.evaluateAll(all => all.map(bar => [bar.y.baseVal.value, bar.x.baseVal.value + bar.width.baseVal.value]));
+    const width = await tab.locator("#accuracy .breakdown svg.chart").evaluate(chart => chart.viewBox.baseVal.width);
+    for (const end of new Map(ends).values()) assert.ok(Math.abs(end - width) < 4, `${end} of ${width}`);
+    await bars.first().hover();
+    assert.ok((await tab.locator(".tip").textContent()).includes(" of "));
+  },
   async "the theme is toggled"() {
     const back = () => tab.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const before = await back();

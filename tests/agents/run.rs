@@ -8,7 +8,7 @@ use edgecut::{
     agent::{
         client::Fleet,
         deployment::{Deployment, Output},
-        results::record::Record,
+        results::{Activity, ActivityTime, Outcome, record::Record},
     },
     graph::{DType, Graph, Origin, TensorData, TensorType},
     plan::{DeviceId, Plan, Stop},
@@ -95,6 +95,20 @@ async fn any_placement_of_any_graph_gives_the_outputs_of_one_device() {
                 let record = record.map_err(|e| TestCaseError::fail(e.to_string()))?;
                 prop_assert_eq!(outputs(&graph, &deployment, &record), on_one_device(&graph));
                 prop_assert_eq!(record.latencies.len(), 4);
+                let outcome = Outcome::of(&plan, &deployment, &record).unwrap();
+                prop_assert_eq!(outcome.breakdown.is_some(), in_flight == 1);
+                for device in &plan.devices {
+                    let name = device.device_name().to_string();
+                    let breakdown = outcome.breakdown.iter().flat_map(|breakdown| &breakdown.times);
+                    let times: Vec<&ActivityTime> = breakdown.filter(|time| time.device == name).collect();
+                    let sum: f64 = times.iter().map(|time| time.time_us.0).sum();
+                    let latency = outcome.breakdown.as_ref().map_or(0.0, |breakdown| breakdown.latency_us.0);
+                    prop_assert!(times.is_empty() || (sum / latency - 1.0).abs() < 1e-9, "{name}: {sum} of {latency}");
+                    let is_computing = times.iter().any(|time| time.activity == Activity::Computing);
+                    // What nothing reads is not computed.
+                    prop_assert!(!is_computing || !device.order.is_empty(), "{times:?}");
+                    prop_assert!(times.iter().all(|time| time.peer != name), "{times:?}");
+                }
                 for server in record.measured.values() {
                     prop_assert_eq!(server.len(), 4);
                 }
@@ -113,6 +127,17 @@ async fn tensors_of_many_megabytes_go_from_agent_to_agent() {
     let (deployment, record) = run(&agents, &graph, &plan, 1).await;
     let record = record.unwrap();
     assert_eq!(outputs(&graph, &deployment, &record), on_one_device(&graph));
+    let times = Outcome::of(&plan, &deployment, &record).unwrap().breakdown.unwrap().times;
+    let peers = |device: &str, activity| -> Vec<String> {
+        let of = times.iter().filter(|time| time.device == device && time.activity == activity);
+        of.map(|time| time.peer.clone()).collect()
+    };
+    for (device, peer) in [("s0/cpu", "s1/cpu"), ("s1/cpu", "s0/cpu")] {
+        assert_eq!(peers(device, Activity::Transfer), [peer], "{times:?}");
+        assert_eq!(peers(device, Activity::Waiting), [peer], "{times:?}");
+    }
+    // The result goes back to the first, which is the sink.
+    assert_eq!(["s0/cpu", "s1/cpu"].map(|device| peers(device, Activity::Done).len()), [0, 1], "{times:?}");
     let tensor = Bytes(20 << 20);
     for server in ["s0", "s1"] {
         let last = record.measured[server].last().unwrap();

@@ -2,6 +2,7 @@
 //! Profiles, plans and runs go through it; agents are killed in the middle, stopped, capped and left out.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
 
 use crate::common::process::{AgentProcess, Authority, edgecut, ending, model, signal, within};
 use edgecut::{
-    agent::protocol::role::Role,
+    agent::{protocol::role::Role, results::Breakdown},
     graph::{DType, TensorType},
     plan::{Plan, file::Source},
     units::Micros,
@@ -156,6 +157,13 @@ fn a_plan_over_three_agents_keeps_memory_limits_and_gives_the_outputs_of_one_dev
     let outcome: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(outcome["latency"]["n"], 5);
     assert_eq!(outcome["groups"].as_array().unwrap().len(), planned.groups.len());
+    let breakdown: Breakdown = serde_json::from_value(outcome["breakdown"].clone()).unwrap();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    breakdown.times.iter().for_each(|time| *sums.entry(&time.device).or_default() += time.time_us.0);
+    assert!(sums.len() >= used, "{breakdown:?}");
+    for (device, sum) in sums {
+        assert!((sum / breakdown.latency_us.0 - 1.0).abs() < 1e-9, "{device}: {sum}, {breakdown:?}");
+    }
     let memory = outcome["memory"].as_array().unwrap();
     assert_eq!(memory.len(), used);
     for device in memory {

@@ -2,8 +2,8 @@
 
 use std::{fs, sync::Arc, thread};
 
-use crate::common::process::{planned, run};
-use edgecut::agent::results::file::RunResults;
+use crate::common::process::{model, planned, run};
+use edgecut::agent::results::{Activity, ActivityTime, file::RunResults};
 
 #[test]
 fn runs_are_appended() {
@@ -45,6 +45,31 @@ fn runs_are_appended() {
     assert_eq!(about.model_blake3.len(), 64);
     let written = blake3::hash(&fs::read(here.join("plan.json")).unwrap());
     assert_eq!(about.plan_blake3, written.to_hex().as_str(), "a plan that was read is the one that was written");
+}
+
+#[test]
+fn a_breakdown_adds_up_to_the_latency() {
+    let folder = planned("lstm");
+    let here = folder.path();
+    let (code, text, said) = run(here, "run plan.json --repeat 9 --breakdown");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(text.contains("computing") && text.contains("(mean of 5 runs, those between the quartiles)"), "{text}");
+    let (code, text, said) = run(here, "run plan.json --repeat 1 --breakdown --format csv --output r.json");
+    assert_eq!(code, Some(0), "{said}");
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows: Vec<ActivityTime> = reader.deserialize().map(Result::unwrap).collect();
+    let results = RunResults::from_json(&fs::read(here.join("r.json")).unwrap()).unwrap();
+    let latency = results.runs[0].outcome.latency.median_us.0;
+    let sum: f64 = rows.iter().map(|row| row.time_us.0).sum();
+    assert!((sum / latency - 1.0).abs() < 1e-9, "{sum}, {latency}: {rows:?}");
+    let computing = rows.iter().find(|row| row.activity == Activity::Computing).unwrap();
+    // Nothing is waited for on one device.
+    assert!(computing.time_us.0 > 0.0 && rows.iter().all(|row| row.peer.is_empty()), "{rows:?}");
+
+    let (code, _, said) = run(here, "run plan.json --throughput --breakdown");
+    assert_eq!(code, Some(2), "{said}");
+    let (code, _, said) = run(here, &format!("run {} --breakdown", model("lstm")));
+    assert!(code == Some(2) && said.contains("--breakdown has no effect with a model"), "{said}");
 }
 
 #[cfg(target_os = "linux")]

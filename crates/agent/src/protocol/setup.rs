@@ -389,7 +389,7 @@ impl Setup {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use edgecut_graph::{DType, Operator, Origin};
 

@@ -9,7 +9,11 @@ use smol_str::SmolStr;
 
 use super::record::Record;
 use crate::protocol::setup::ValueId;
-use edgecut_graph::units::{Bytes, Micros};
+use edgecut_graph::{
+    TensorId,
+    units::{Bytes, Micros},
+};
+use edgecut_plan::{DeviceId, Plan, file::Transfer};
 
 /// The transfer of one value from one server to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +71,12 @@ pub fn crossings(record: &Record) -> Crossings {
     }
     found.values_mut().for_each(|crossings| serialise(crossings));
     found
+}
+
+/// The transfer of `tensor` from one server to another, as planned.
+pub(super) fn planned<'p>(plan: &'p Plan, tensor: TensorId, from: &str, to: &str) -> Option<&'p Transfer> {
+    let server = |device: DeviceId| plan.devices[device.0 as usize].server.as_str();
+    plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)
 }
 
 /// Delays the start of each transfer to the end of the previous one.

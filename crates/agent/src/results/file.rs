@@ -219,6 +219,7 @@ mod tests {
                 engines: vec![],
                 outputs: None,
                 binding: None,
+                breakdown: None,
                 clock_uncertainty_us: Micros::ZERO,
             },
             latencies_us,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{
-    crossing::{Crossing, Crossings, crossings},
+    breakdown::{Breakdown, breakdown},
+    crossing::{Crossing, Crossings, crossings, planned},
     difference::Difference,
     energy::{ServerEnergy, energy, predicted},
     record::Record,
@@ -19,7 +20,7 @@ use edgecut_graph::{
     TensorId,
     units::{Bytes, Joules, Micros},
 };
-use edgecut_plan::{DeviceId, GroupId, Plan, TransferFormat, file::Transfer, part_name::read_part};
+use edgecut_plan::{DeviceId, GroupId, Plan, TransferFormat, part_name::read_part};
 
 /// Predicted against measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub struct Outcome {
     /// The sizes of unknown dimensions, if the binding was selected from several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding: Option<String>,
+    /// Where the latency goes on each device; `None` with several inputs in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breakdown: Option<Breakdown>,
     /// How far times of different servers may be off against each other; zero if all were taken from one clock.
     pub clock_uncertainty_us: Micros,
 }
@@ -203,6 +207,7 @@ impl Outcome {
             engines: stage_engines(record),
             outputs: None,
             binding: None,
+            breakdown: if is_stream { None } else { breakdown(plan, deployment, record, &crossings) },
             clock_uncertainty_us: if record.clocks.len() > 1 { uncertainty } else { Micros::ZERO },
         })
     }
@@ -309,12 +314,6 @@ fn transfers(plan: &Plan, deployment: &Deployment, crossings: &Crossings, begins
         }
     }
     costs
-}
-
-/// The transfer of `tensor` from one server to another, as planned.
-fn planned<'p>(plan: &'p Plan, tensor: TensorId, from: &str, to: &str) -> Option<&'p Transfer> {
-    let server = |device: DeviceId| plan.devices[device.0 as usize].server.as_str();
-    plan.transfers.iter().find(|t| t.tensor == tensor && server(t.from) == from && server(t.to) == to)
 }
 
 fn memory(plan: &Plan, record: &Record) -> Vec<MemoryUse> {

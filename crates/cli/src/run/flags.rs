@@ -118,6 +118,13 @@ pub struct Run {
     #[arg(long, help_heading = "Plans")]
     pub(super) no_check: bool,
 
+    /// Print where the latency goes on each device: computing, handling, transfers, waiting, gaps
+    ///
+    /// The times of a device add up to the latency. JSON always has them, except with --throughput. With `--format csv` they are
+    /// printed instead of the groups.
+    #[arg(long, help_heading = "Plans", conflicts_with = "throughput", hide_short_help = true)]
+    pub(super) breakdown: bool,
+
     /// Write predicted and measured times as a trace: FILE.json for Chrome, else for Perfetto
     ///
     /// Perfetto (ui.perfetto.dev) opens both. Devices and links are groups of tracks, with counters of memory and rates.

@@ -1,5 +1,6 @@
 //! `edgecut run`: executes a model on this machine's processor, or a plan on the agents of its cluster.
 
+mod breakdown;
 mod flags;
 mod generation;
 mod model_latency;
@@ -48,6 +49,7 @@ impl Run {
             ("--output", self.output.is_some()),
             ("--outputs", self.outputs.is_some()),
             ("--trace", self.trace.is_some()),
+            ("--breakdown", self.breakdown),
             ("--inputs", self.flags.inputs.is_some()),
             ("--pad-inputs", self.pad_inputs && !config::is_configured("--pad-inputs")),
         ];
@@ -75,6 +77,7 @@ impl Run {
             ("--throughput", self.throughput),
             ("--output", self.output.is_some()),
             ("--trace", self.trace.is_some()),
+            ("--breakdown", self.breakdown),
             ("--no-check", self.no_check),
             ("--replan", self.replan),
             ("--no-replan", self.no_replan),
@@ -142,7 +145,7 @@ impl Run {
 
     /// Prints what was measured of a plan, then writes the files that are asked for.
     fn finish(&self, run: &MeasuredRun<'_>) -> Outcome {
-        let printed = print::print(self.format, run.plan, &run.result.outcome);
+        let printed = print::print(self.format, run.plan, &run.result.outcome, self.breakdown);
         let trace = self.trace.as_ref().map(|path| (path, run.trace(path)));
         let writes: [&dyn Fn() -> Outcome; 3] = [
             &|| self.write_outputs(&run.outputs),

@@ -1,5 +1,6 @@
 //! A plan's run on stdout: predicted against measured.
 
+use super::breakdown;
 use crate::{
     Outcome,
     format::{Format, print_csv, print_json},
@@ -7,17 +8,25 @@ use crate::{
     stdout::print_line,
     table::{MANY_GROUPS, SMALL, Table, numbered, shortened, small, table},
 };
-use edgecut_agent::results::{self, MemoryUse, TransferCost, table as run_table};
+use edgecut_agent::results::{self, Breakdown, MemoryUse, TransferCost, table as run_table};
 use edgecut_graph::units::{Bytes, Micros};
 use edgecut_plan::Plan;
 use edgecut_session::busy::busy;
 
-pub(crate) fn print(format: Format, plan: &Plan, outcome: &results::Outcome) -> Outcome {
+/// Prints a run, with its breakdown if that is wanted.
+pub(crate) fn print(format: Format, plan: &Plan, outcome: &results::Outcome, with_breakdown: bool) -> Outcome {
+    let breakdown = outcome.breakdown.as_ref().filter(|_| with_breakdown);
+    if with_breakdown && breakdown.is_none() {
+        notice!("no breakdown: not all agents reported all runs");
+    }
     match format {
         Format::Json => print_json(outcome)?,
-        Format::Csv => print_csv(&run_table::rows(outcome))?,
+        Format::Csv => match breakdown {
+            Some(breakdown) => print_csv(&breakdown.times)?,
+            None => print_csv(&run_table::rows(outcome))?,
+        },
         Format::Table => {
-            print_line!("{}", page(plan, outcome));
+            print_line!("{}", page(plan, outcome, breakdown));
             match outcome.outputs {
                 Some(difference) if !plan.transfer.is_exact() && difference.is_finite() => {
                     print_line!(
@@ -75,12 +84,13 @@ fn moved(transfers: &[TransferCost]) -> String {
     )
 }
 
-fn page(plan: &Plan, outcome: &results::Outcome) -> String {
+fn page(plan: &Plan, outcome: &results::Outcome, breakdown: Option<&Breakdown>) -> String {
     let mut text = outcome.binding.as_ref().map_or(String::new(), |binding| format!("binding {binding}\n\n"));
     text += &groups(outcome);
     if !outcome.transfers.is_empty() {
         text += &format!("{}\n{}\n\n", transfers(&outcome.transfers), moved(&outcome.transfers));
     }
+    text += &breakdown.map_or(String::new(), breakdown::page);
     text += &format!("{}\n\n{}", memory(&outcome.memory), latency(outcome));
     if let Some(interval) = outcome.interval_us {
         let predicted = plan.predicted.interval_us;

@@ -1,6 +1,7 @@
 // Predicted against measured times of one run, each operator and transfer a point, and the error.
 import { scaleLog } from "d3-scale";
 import { axes, chart, colour, legend, mark, tips } from "./chart.js";
+import { breakdown } from "./breakdown.js";
 import { grid, html, svg } from "./dom.js";
 import * as format from "./format.js";
 
@@ -28,6 +29,7 @@ export function accuracy(run, words) {
     grid(["", "predicted", "measured", "off", ""], summary, [1, 2, 3]),
     grid(["", "median error", "worst", "which", "all together"], errors, [1, 2, 4]),
     points.length > 0 && scatter(points),
+    run.breakdown && breakdown(run.breakdown, words),
     points.length > 0 && html("details", {}, html("summary", {}, "What costs most of the difference"),
       grid(["", "where", "predicted", "measured", "difference"], [...points].sort((a, b) => Math.abs(b.measured - b.predicted) - Math.abs(a.measured - a.predicted)).slice(0, LISTED).map(point => [
         point.name, point.place, format.time(point.predicted), format.time(point.measured), `${point.measured >= point.predicted ? "+" : "−"}${format.time(Math.abs(point.measured - point.predicted))}`]), [2, 3, 4])),

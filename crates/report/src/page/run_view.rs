@@ -1,6 +1,6 @@
 //! Results of a run for the page: measured times and starts next to predicted ones, and how far they are apart.
 
-use edgecut_agent::results::{Latencies, MemoryUse, Outcome, TransferCost, file::plan_hash};
+use edgecut_agent::results::{Activity, Breakdown, Latencies, MemoryUse, Outcome, TransferCost, file::plan_hash};
 use edgecut_graph::units::Micros;
 use edgecut_plan::{Plan, file::Transfer};
 use serde::Serialize;
@@ -22,6 +22,7 @@ pub struct RunView {
     pub memory: Vec<MemoryUse>,
     pub groups: TimeColumns,
     pub transfers: TimeColumns,
+    pub breakdown: Option<BreakdownView>,
     /// Whether any start was measured.
     pub has_starts: bool,
     /// How far the outputs are from those of one device, in a sentence.
@@ -41,6 +42,18 @@ pub struct TimeColumns {
     pub start_us: Vec<Option<f64>>,
     /// Of abs(measured − predicted) / predicted.
     pub error: ErrorView,
+}
+
+/// Where the latency goes on each device, one entry of each column an activity of a device.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct BreakdownView {
+    pub latency_us: f64,
+    pub n: usize,
+    pub device: Vec<u32>,
+    pub activity: Vec<Activity>,
+    /// Whom it waits for, where it does.
+    pub peer: Vec<Option<u32>>,
+    pub time_us: Vec<f64>,
 }
 
 /// How far measured times are from predicted ones.
@@ -76,10 +89,25 @@ impl RunView {
             predicted_interval_us: outcome.predicted_interval_us.0,
             clock_uncertainty_us: nanoseconds(outcome.clock_uncertainty_us.0),
             memory: outcome.memory.clone(),
+            breakdown: outcome.breakdown.as_ref().map(|breakdown| BreakdownView::of(breakdown, words)),
             groups,
             transfers,
             has_starts,
             outputs: outcome.outputs.map(|difference| difference.to_string()),
+        }
+    }
+}
+
+impl BreakdownView {
+    fn of(breakdown: &Breakdown, words: &mut Dictionary) -> BreakdownView {
+        let times = &breakdown.times;
+        BreakdownView {
+            latency_us: nanoseconds(breakdown.latency_us.0),
+            n: breakdown.n,
+            device: times.iter().map(|time| words.add(&time.device)).collect(),
+            activity: times.iter().map(|time| time.activity).collect(),
+            peer: times.iter().map(|time| (!time.peer.is_empty()).then(|| words.add(&time.peer))).collect(),
+            time_us: times.iter().map(|time| nanoseconds(time.time_us.0)).collect(),
         }
     }
 }

@@ -149,6 +149,7 @@ pub(super) fn outcome() -> Outcome {
         engines: Vec::new(),
         outputs: None,
         binding: None,
+        breakdown: None,
         clock_uncertainty_us: Micros(0.5),
     }
 }
